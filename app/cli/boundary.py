@@ -39,7 +39,10 @@ def execute(program: Program, arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         _show(error)
         return program.usage
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
+        # Click ends the line of the ^C, and raises an error of its own.
+        told = str(error.__cause__ or "")
+        terminal.warn(f"{program.name}: interrupted{told}")
         return exit_codes.ExitCode.INTERRUPTED
     except terminal.PipeClosed:
         terminal.stop_writing()

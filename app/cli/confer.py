@@ -8,7 +8,7 @@ import click
 
 from app import errors
 from app.cli import arguments, exit_codes, options, terminal, use_cases
-from app.cli.client import Access, Client, JsonObject
+from app.cli.client import Client, JsonObject
 
 if TYPE_CHECKING:
     from app.services import conferences
@@ -50,14 +50,14 @@ def confer(place: options.Place, as_json: bool, detach: bool, **given: Any) -> i
 
     from app.cli import following
 
-    async def work(client: Client) -> int:
-        run_id = (await client.call(use_cases.confer, new))["run_id"]
+    async def work(client: Client, started: list[str]) -> int:
+        started.append((await client.call(use_cases.confer, new))["run_id"])
         output = following.Shown.NOTHING if as_json else following.Shown.TEXT
-        code = await following.follow(client, run_id, output)
-        await _show(client, run_id, as_json)
+        code = await following.follow(client, started[0], output)
+        await _show(client, started[0], as_json)
         return code
 
-    return place.work(work, Access.START)
+    return place.work_on_run(work)
 
 
 def _conference(

@@ -69,6 +69,18 @@ class Place:
         """Do asynchronous work with the client."""
         return _run(self.connect(access), work)
 
+    def work_on_run(self, work: Callable[[Client, list[str]], Awaitable[T]]) -> T:
+        """Start a run and follow it; the work notes the run's id, which the message of an interruption names."""
+        started: list[str] = []
+        try:
+            return self.work(lambda client: work(client, started), Access.START)
+        except KeyboardInterrupt as error:
+            order = "resume" if self.server is None else "follow"
+            message = " before the run was known; control-room runs list shows whether it was started"
+            if started:
+                message = f"; continue with: control-room runs {order} {started[0]}{again()}"
+            raise KeyboardInterrupt(message) from error
+
     def work_here(
         self,
         work: Callable[[folder_client.FolderClient], Awaitable[T]],

@@ -11,7 +11,7 @@ import click
 
 from app import errors
 from app.cli import arguments, budgets, exit_codes, formats, options, terminal, use_cases
-from app.cli.client import Access, Client
+from app.cli.client import Client
 from app.domain import approvals as needs
 from app.domain import concurrency, limits
 
@@ -88,12 +88,12 @@ def _carry_out(
         # Before the data directory is made, since the folder may be the wrong one.
         _refuse_unknown(place, request.recipe_id)
 
-    async def work(client: Client) -> int:
-        started = await client.call(use_cases.start_run, request)
+    async def work(client: Client, started: list[str]) -> int:
+        started.append((await client.call(use_cases.start_run, request))["run_id"])
         output = following.Shown.DETAIL if as_json else following.Shown.TEXT
-        return await following.follow(client, started["run_id"], output, answers=True)
+        return await following.follow(client, started[0], output, answers=True)
 
-    return place.work(work, Access.START)
+    return place.work_on_run(work)
 
 
 def _refuse_unknown(place: options.Place, recipe_id: str) -> None:
