@@ -25,7 +25,7 @@ TriggerId = Annotated[str, Path(description="Id of the trigger.", examples=["trg
 """A trigger's id in a path."""
 
 _FOUND = ("trigger_not_found", "file_damaged")
-_RECIPE = (*refusals.RECIPE, "working_dir_refused", "working_dir_missing")
+_RECIPE = (*refusals.RECIPE, "working_dir_refused", "working_dir_missing", "approvals_need_keys")
 _ADDED = responses.created(
     triggers.TriggerShown,
     *refusals.WRITE,
@@ -69,7 +69,7 @@ async def add_trigger(
     author: AuthorDep,
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
-    """Create a trigger. It is checked against the recipe and its arguments."""
+    """Create a trigger. It is checked against the recipe, its arguments and its approvals."""
     added = await services.triggers.add(body.new(idempotency_key), author)
     location = {"Location": f"/api/triggers/{added.trigger.trigger_id}"}
     return as_json(added.trigger, status=200 if added.existed else 201, headers=location)

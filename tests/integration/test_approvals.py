@@ -209,3 +209,20 @@ async def test_claimed_names_do_not_count(shipping: Project) -> None:
     assert code(claimed) == (403, "approvals_need_keys")
     assert malformed.json()["flaws"][0]["path"] == "$.approvals.count"
     assert len(runs) == 1
+
+
+async def test_a_trigger_whose_gates_no_key_could_decide_is_refused(shipping: Project) -> None:
+    """A trigger is refused at its creation and its change while a policy demands approvals that no key can give."""
+    body = {"recipe_id": "ship", "schedule": {"every_seconds": 86400}}
+    policies = {"policies": [{"recipe_id": "ship", "approvals": {"count": 2, "not_starter": True}}]}
+    async with asking.in_process(shipping, api_token=TOKEN) as service:
+        early = (await service.http.post("/api/triggers", json=body, headers=ADMIN)).json()["trigger_id"]
+        assert (await service.http.put("/api/policies", json=policies, headers=ADMIN)).status_code == 200
+        added = await service.http.post("/api/triggers", json=body, headers=ADMIN)
+        edited = await service.http.patch(f"/api/triggers/{early}", json={"labels": {"a": "b"}}, headers=ADMIN)
+        renamed = await service.http.patch(f"/api/triggers/{early}", json={"name": "daily"}, headers=ADMIN)
+        await people(service, "ada", "bob")
+        accepted = await service.http.post("/api/triggers", json=body, headers=ADMIN)
+
+    assert code(added) == code(edited) == (409, "approvals_need_keys")
+    assert (renamed.status_code, accepted.status_code) == (200, 201)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from app import clock, errors
 from app.domain import authors, plain, triggers
 from app.services import requests as run_requests
-from app.services import starting
+from app.services import starting, voting
 from app.services.requests import Started
 from app.services.triggers import drops, requests, schedules
-from app.services.triggers.firing import Firing
+from app.services.triggers.firing import Firing, author_of
 from app.services.triggers.repository import TriggerRepository
 from app.services.workspaces import Workspaces
 from app.tools import reserved
@@ -100,7 +100,7 @@ class Triggers(TriggerQueries):
 
         Raises:
             errors.RequestInvalid: its form is wrong, or it could start no run of the recipe.
-            errors.Conflict: `idempotency_conflict`, `too_many_triggers`, `file_damaged`.
+            errors.Conflict: `idempotency_conflict`, `too_many_triggers`, `file_damaged`, `approvals_need_keys`.
             errors.DiskFull: it cannot be written.
         """
         trigger_id = self._ids.token("trg_") if new.idempotency_key is None else _keyed(new.idempotency_key)
@@ -129,7 +129,7 @@ class Triggers(TriggerQueries):
         Raises:
             errors.RequestInvalid: as `add`, or it changes nothing.
             errors.NotFound: `trigger_not_found`.
-            errors.Conflict: `trigger_changed`: its revision differs now.
+            errors.Conflict: `trigger_changed`: its revision differs now; `approvals_need_keys`.
             errors.DiskFull: it cannot be written.
         """
         async with self._repository.lock(trigger_id):
@@ -195,7 +195,10 @@ class Triggers(TriggerQueries):
 
     async def _check(self, trigger: triggers.Trigger) -> None:
         async def examine(request: run_requests.StartRequest) -> object:
-            return await asyncio.to_thread(self._starter.examine, request)
+            start, recipe_version = await asyncio.to_thread(self._starter.examine, request)
+            start = dataclasses.replace(start, started_by=author_of(trigger).to_json())
+            await voting.refuse_unapprovable(start, self._starter.rules.approvers)
+            return start, recipe_version
 
         await requests.check(trigger, examine, self._declared)
 
