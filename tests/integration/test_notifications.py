@@ -62,6 +62,19 @@ async def test_mail_without_a_server_is_warned_of(project: Project, configured: 
     assert [one.get("warning") for one in (added, edited, program)] == [lacks, lacks, None]
 
 
+async def test_a_program_that_does_not_exist_is_warned_of(project: Project) -> None:
+    """The answer that adds an endpoint names a program that cannot be executed; it is looked for as at a delivery."""
+    project.write("tell", "#!/bin/sh\n").chmod(0o755)
+    project.write("text", "")
+    async with served.in_process(project) as service:
+        added = [await _add(service, argv=[name]) for name in ("/no/such/program", "no-such", "./text", "./tell", "sh")]
+
+    lacks = [
+        f"the program '{name}' is not found, or not executable" for name in ("/no/such/program", "no-such", "./text")
+    ]
+    assert [one.get("warning") for one in added] == [*lacks, None, None]
+
+
 async def _delivered(service: served.Served) -> None:
     """Wait until every message is recorded as delivered, since a restart before that repeats it."""
     async with asyncio.timeout(served.WAIT_SECONDS):

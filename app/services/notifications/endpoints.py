@@ -12,7 +12,7 @@ from app.domain import audit, authors, notifications, plain
 from app.services import faults
 from app.services.notifications import requests
 from app.services.notifications.repository import EndpointRepository
-from app.services.notifications.senders import LateSender, NotDelivered, Sender
+from app.services.notifications.senders import CheckingSender, NotDelivered, Sender
 
 MOST_ENDPOINTS = 100  # Most endpoints of a data directory.
 
@@ -129,7 +129,7 @@ class Endpoints(EndpointQueries):
             await self._repository.edit(endpoint_id, lambda known: requests.edited(known, edit, secret))
         after = await self._repository.get(endpoint_id)
         renewed = after.signing_secret if after.signing_secret != before.signing_secret else None
-        return self._warned(await self._shown(after, renewed))
+        return await self._warned(after, renewed)
 
     async def remove(self, endpoint_id: str, author: authors.Author | None) -> None:
         """Remove an endpoint; messages that it has not received are dropped.
@@ -215,7 +215,7 @@ class Endpoints(EndpointQueries):
             if found.request_sha256 != new.sha256():
                 message = f"this idempotency key was used for another request, which made the endpoint {endpoint_id}"
                 raise errors.Conflict(message, code="idempotency_conflict", detail={"endpoint_id": endpoint_id})
-            return self._warned(await self._shown(found)), True
+            return await self._warned(found), True
         endpoint = requests.made(new, endpoint_id, clock.stamp(self._clock.now()), self._secret())
         await self._check(new.url, new.recipe_id)
         if len(known) >= MOST_ENDPOINTS:
@@ -223,11 +223,15 @@ class Endpoints(EndpointQueries):
         with faults.as_errors():
             await self._audit.append(author, "endpoint.added", endpoint_id, {"channel": endpoint.channel})
             await self._repository.put(endpoint)
-        return self._warned(await self._shown(endpoint, endpoint.signing_secret)), False
+        return await self._warned(endpoint, endpoint.signing_secret), False
 
-    def _warned(self, shown: notifications.EndpointShown) -> notifications.EndpointShown:
-        sender = self._senders.get(shown.channel or "")
-        return dataclasses.replace(shown, warning=sender.lacks) if isinstance(sender, LateSender) else shown
+    async def _warned(
+        self, endpoint: notifications.Endpoint, signing_secret: str | None = None
+    ) -> notifications.EndpointShown:
+        shown, sender = await self._shown(endpoint, signing_secret), self._senders.get(endpoint.channel)
+        if not isinstance(sender, CheckingSender):
+            return shown
+        return dataclasses.replace(shown, warning=await asyncio.to_thread(sender.lacks, endpoint))
 
     async def _check(self, url: str | None, recipe_id: str | None) -> None:
         if recipe_id is not None:

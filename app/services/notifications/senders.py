@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from app import errors
 from app.domain import notifications, plain
@@ -50,6 +51,14 @@ class Sender(Protocol):
         """
 
 
+@runtime_checkable
+class CheckingSender(Sender, Protocol):
+    """A sender that can find out before a message that it could not deliver it."""
+
+    def lacks(self, endpoint: notifications.Endpoint) -> str | None:
+        """Return what this process lacks to deliver to an endpoint; None if nothing is known; meant for a thread."""
+
+
 class LateSender:
     """A sender that loads its libraries for the first message, on a thread.
 
@@ -58,9 +67,13 @@ class LateSender:
     """
 
     def __init__(self, make: Callable[[], Sender], lacks: str | None = None) -> None:
-        self.lacks = lacks
+        self._lacks = lacks
         self._make = make
         self._made: Sender | None = None
+
+    def lacks(self, endpoint: notifications.Endpoint) -> str | None:
+        """Return which settings it lacks."""
+        return self._lacks
 
     async def send(self, endpoint: notifications.Endpoint, message: notifications.Message) -> str:
         """Deliver a message."""
@@ -79,6 +92,13 @@ class CommandSender:
     def __init__(self, run: Callable[[commands.Request], object], folder: Path) -> None:
         self._run = run
         self._folder = folder
+
+    def lacks(self, endpoint: notifications.Endpoint) -> str | None:
+        """Return why its program cannot be executed."""
+        program = endpoint.argv[0]
+        # A name without a slash is searched on PATH; any other is a path from the folder.
+        place = str(self._folder / program) if "/" in program else program
+        return f"the program {program!r:.200} is not found, or not executable" if shutil.which(place) is None else None
 
     async def send(self, endpoint: notifications.Endpoint, message: notifications.Message) -> str:
         """Deliver a message."""

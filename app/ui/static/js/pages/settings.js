@@ -108,6 +108,7 @@ export function Notifications() {
     <${PageTitle} title="Notifications" lead="Send a webhook, an e-mail or a command when a run waits, fails, finishes, stalls or reaches a budget." />
     <${Fault} error=${endpoints.error} retry=${endpoints.refresh} />
     ${made?.signing_secret && html`<${Secret} title=${`The signing secret of ${made.name}`} text=${made.signing_secret} onKept=${() => setMade(null)}>The receiver checks signatures with it. It is shown this once.<//>`}
+    ${made?.warning && html`<p class="wrong-text">Not delivered now: ${made.warning}</p>`}
     ${endpoints.data?.length === 0 && html`<p class="muted">No notifications are set up yet.</p>`}
     ${each(endpoints.data, (endpoint) => html`<${Endpoint} key=${endpoint.endpoint_id} of=${endpoint} onDone=${endpoints.refresh} />`)}
     ${endpoints.data && html`<${NewEndpoint} onMade=${(/** @type {any} */ answer) => (setMade(answer), endpoints.refresh())} />`}`;
