@@ -16,7 +16,15 @@ from app.domain import triggers, zones
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 10, 366 * 24 * 3600  # Shortest and longest interval.
 
-_FIELDS = 5
+_FORMS = "or *, with lists (1,3), ranges (1-5) and steps (*/5)"
+_FIELDS = {
+    "minute": f"from 0 to 59 {_FORMS}",
+    "hour": f"from 0 to 23 {_FORMS}",
+    "day of month": f"from 1 to 31, L, LW {_FORMS}",
+    "month": f"from 1 to 12, JAN to DEC {_FORMS}",
+    "day of week": f"from 0 to 7, SUN to SAT, 5L, 5#2 {_FORMS}",
+}  # Fields of a cron expression, with their allowed values.
+_NEVER = "no date within 50 years fits its day of month, month and day of week"
 _REPEATED = timedelta(hours=3)
 _FIRST_WINDOW, _WIDER = timedelta(hours=1), 8
 
@@ -119,13 +127,30 @@ def _passages(times: Iterator[datetime], zone: zoneinfo.ZoneInfo) -> Iterator[da
 def _wrong_cron(expression: str) -> str | None:
     import cronsim
 
-    if len(expression) > 200 or len(expression.split()) != _FIELDS:
-        return "it must have five fields: minute, hour, day of month, month, day of week"
+    if len(expression) > 200 or len(expression.split()) != len(_FIELDS):
+        return f"it must have five fields: {', '.join(_FIELDS)}; an example is 30 7 * * MON-FRI"
     try:
         found = next(iter(cronsim.CronSim(expression, datetime(2026, 1, 1, tzinfo=UTC))), None)
-    except (cronsim.CronSimError, ValueError, RecursionError) as error:
-        return f"{error}; an example is 30 7 * * MON-FRI"
-    return None if found else "it never occurs within 50 years"
+    except (cronsim.CronSimError, ValueError, RecursionError):
+        wrong = [field for field in zip(_FIELDS, expression.split(), strict=True) if not _is_cron_field(*field)]
+        # The fields are valid, but no month has such a day.
+        return "; ".join(itertools.starmap(_wrong_field, wrong)) or _NEVER
+    return None if found else _NEVER
+
+
+def _is_cron_field(name: str, value: str) -> bool:
+    import cronsim
+
+    others = dict.fromkeys(_FIELDS, "*")
+    try:
+        cronsim.CronSim(" ".join((others | {name: value}).values()), datetime(2026, 1, 1, tzinfo=UTC))
+    except (cronsim.CronSimError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _wrong_field(name: str, value: str) -> str:
+    return f"the {name} {value!r:.40} must be {_FIELDS[name]}"
 
 
 def _flaw(place: str, message: str, code: str = "invalid") -> errors.Flaw:
