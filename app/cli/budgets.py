@@ -112,6 +112,8 @@ def set_(place: options.Place, as_json: bool, name: str, lifted: tuple[str, ...]
         changed = _changed(name, known.get(name, {}), given, lifted)
         if not values.limits_money(changed.limits):
             raise click.UsageError("A budget needs a limit: give --max-cost, --max-tokens or --max-calls.")
+        if given["time_zone"] and changed.per is None:
+            raise click.UsageError("--time-zone belongs to --per-day: give that, too.")
         return await client.call(put_budget, name, changed)
 
     found = place.work(put, put_budget.access)

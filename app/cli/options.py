@@ -141,10 +141,12 @@ def _naming_options(error: errors.InputRefused) -> errors.InputRefused:
         field = _FIELD.fullmatch(flaw.path)
         names = () if field is None else (field[1], f"{field[1]}_file", field[1].removeprefix("allowed_"))
         option = next((typed[name] for name in names if name in typed), None)
-        if option is not None:
-            # The message contains the field, too.
-            error.message = error.message.replace(f"{flaw.path}: ", f"{option}: ")
-            flaw = dataclasses.replace(flaw, path=option)
+        if field is not None and option is not None:
+            # The message contains the field, too, unless it is that of the flaw alone.
+            path = f"{option}: " if error.message == flaw.message else ""
+            whole, part = (text.replace(f"`{field[1]}`", option) for text in (error.message, flaw.message))
+            error.message = path + whole.replace(f"{flaw.path}: ", f"{option}: ")
+            flaw = dataclasses.replace(flaw, path=option, message=part)
         named.append(flaw)
     error.flaws = tuple(named)
     return error

@@ -44,6 +44,23 @@ def test_a_refusal_names_the_option(path: str, shown: str):
     assert refused.value.flaws[0].path == shown
 
 
+def test_a_refusal_without_its_field_names_the_option():
+    """A message that is that of a flaw alone gets the option, also in place of the field that it quotes."""
+
+    @click.command()
+    @click.option("--odd-one", "odd_one")
+    @options.anywhere
+    def command(**_: Any) -> None:
+        flaw = errors.Flaw(path="$.odd_one", message="it is odd; omit `odd_one`")
+        raise errors.RequestInvalid(flaw.message, flaws=[flaw])
+
+    with pytest.raises(errors.RequestInvalid) as refused:
+        CliRunner().invoke(command, [], catch_exceptions=False)
+
+    assert refused.value.message == "--odd-one: it is odd; omit --odd-one"
+    assert refused.value.flaws[0].message in refused.value.message
+
+
 @pytest.mark.parametrize("words", [(), ("--webhook", "https://example.org/", "--email", "a@example.org")])
 def test_an_endpoint_has_one_channel(words: tuple[str, ...]):
     """An endpoint without a channel, or with several, is refused with the options for channels."""
@@ -59,3 +76,12 @@ def test_a_budget_has_a_limit(tmp_path: Any):
 
     assert done.exit_code == 2
     assert "--max-cost, --max-tokens or --max-calls" in done.output
+
+
+def test_a_time_zone_belongs_to_a_day(tmp_path: Any):
+    """A time zone for a budget that does not begin anew each day is refused, since it would change nothing."""
+    words = ["daily", "--max-calls", "3", "--time-zone", "Europe/Berlin", "--project", str(tmp_path)]
+    done = CliRunner().invoke(budgets.set_, words)
+
+    assert done.exit_code == 2
+    assert "--time-zone belongs to --per-day" in done.output
