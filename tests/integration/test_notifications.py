@@ -603,7 +603,7 @@ async def test_messages_travel_by_e_mail(tmp_path: Path) -> None:
             unsafe = (await service.http.post(f"{ADDRESS}/{added['endpoint_id']}/test")).json()
 
     assert mailbox.recipients == ["a@example.org", "b@example.org"]
-    assert "Subject: [Control Room] quick done: quick is done" in mailbox.mails[0]
+    assert "Subject: [Control Room] quick is done" in mailbox.mails[0]
     assert f"run: {run['run_id']}" in mailbox.mails[0]
     assert "Message-ID: <msg_" in mailbox.mails[0]
     assert set(mailbox.greetings) == {"example.org"}

@@ -159,7 +159,7 @@ def _refusals(refused: _Refused) -> str:
 
 def _mail(endpoint: notifications.Endpoint, message: notifications.Message, sender: str) -> email.message.EmailMessage:
     mail = email.message.EmailMessage()
-    mail["Subject"] = printable.one_line(f"[Control Room] {message.recipe_id} {message.kind}: {message.text}")[:200]
+    mail["Subject"] = printable.one_line(f"[Control Room] {message.text}")[:200]
     mail["From"] = sender
     mail["To"] = ", ".join(endpoint.to)
     mail["Date"] = formatdate(clock.instant(message.at).timestamp())
