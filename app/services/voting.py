@@ -100,10 +100,11 @@ def lacking(start: runs.RunStart, approvers: Sequence[keys.Key]) -> errors.Flaw 
     able = [key for key in approvers if key.name != own and key.scope.covers(start.recipe_id, start.labels)]
     if len(able) >= needed.count:
         return None
+    there = f"there {'is' if len(able) == 1 else 'are'} {len(able) or 'none'}"
     beside = f" beside {own}, who starts it" if own else ""
     message = (
-        f"its gates need {printable.counted(needed.count, 'key')} with the role approver, and there are"
-        f" {len(able)}{beside}; names that callers claim do not count: add keys with control-room keys add"
+        f"its gates need {printable.counted(needed.count, 'key')} with the role approver, and {there}{beside};"
+        " names that callers claim do not count: add keys with control-room keys add"
     )
     return errors.Flaw(path="$.approvals", code=NEEDS_KEYS, message=message)
 

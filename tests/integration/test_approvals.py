@@ -221,8 +221,12 @@ async def test_a_trigger_whose_gates_no_key_could_decide_is_refused(shipping: Pr
         added = await service.http.post("/api/triggers", json=body, headers=ADMIN)
         edited = await service.http.patch(f"/api/triggers/{early}", json={"labels": {"a": "b"}}, headers=ADMIN)
         renamed = await service.http.patch(f"/api/triggers/{early}", json={"name": "daily"}, headers=ADMIN)
-        await people(service, "ada", "bob")
+        await people(service, "ada")
+        one = await service.http.post("/api/triggers", json=body, headers=ADMIN)
+        await people(service, "bob")
         accepted = await service.http.post("/api/triggers", json=body, headers=ADMIN)
 
     assert code(added) == code(edited) == (409, "approvals_need_keys")
+    assert "2 keys with the role approver, and there are none;" in added.json()["detail"]
+    assert "2 keys with the role approver, and there is 1;" in one.json()["detail"]
     assert (renamed.status_code, accepted.status_code) == (200, 201)
