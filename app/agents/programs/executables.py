@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from app import errors
 from app.agents.configuration import BackendConfig
+from app.agents.programs import results
 from app.agents.programs.program import Program
 from app.engine import workspace_faults
 from app.processes import commands, folders
@@ -99,10 +101,14 @@ class Outlet:
         return lines
 
     def lines(self) -> Iterator[bytes]:
-        """Yield every line, with its newline."""
+        """Yield every line in UTF-8, with its newline."""
         with open(os.dup(self._reading), "rb") as read:
             read.seek(0)
-            yield from read
+            if results.encoding(read.peek(2)) != results.UTF_16:
+                yield from read
+                return
+            with io.TextIOWrapper(read, results.UTF_16, errors="replace", newline="\n") as text:
+                yield from (line.encode() for line in text)
 
     def close(self) -> None:
         """Discard the output."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import orjson
 
+from app.agents.programs import results
 from app.domain import plain
 
 MOST_LINE = 4000  # Longest line that is not an agent's words; a longer one is cut off.
@@ -23,13 +24,21 @@ class Hearing:
         self._hear = hear
         self._torn = b""
         self._is_cut = False
-        self._errors = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoders = dict[int, codecs.IncrementalDecoder]()
+        self._is_utf_16 = False
 
     def feed(self, stream: int, content: bytes, skipped_bytes: int) -> None:
         """Take in a part of an output; only whole lines of standard output are decoded."""
+        if stream not in self._decoders:
+            encoding = results.encoding(content)
+            self._decoders[stream] = codecs.getincrementaldecoder(encoding)("replace")
+            self._is_utf_16 |= stream == 1 and encoding == results.UTF_16
         if stream != 1:
-            self._hear(self._errors.decode(content))
+            self._hear(self._decoders[stream].decode(content))
             return
+        if self._is_utf_16:
+            # The bytes of a character stay together after an odd number of omitted ones.
+            content = self._decoders[stream].decode(b"\0" * (skipped_bytes % 2) + content).encode()
         # Half a line cannot be decoded; decoding begins again at the next newline.
         if skipped_bytes or len(self._torn) > _MOST_TORN:
             self._torn, self._is_cut = b"", True

@@ -13,6 +13,8 @@ import orjson
 from app.agents.programs.program import Event, Failure, ParsedOutput, Tally, whole, within
 from app.domain import plain
 
+UTF_16 = "utf-16"  # Encoding of the outputs of some programs of Windows, with a byte order mark.
+
 _READ = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
 
 
@@ -152,7 +154,12 @@ def last_event(text: str) -> Event | None:
 
 def plain_text(content: bytes) -> str:
     """Return an output as text, without the escape sequences that colour a terminal."""
-    return _ESCAPES.sub("", content.decode("utf-8-sig", "replace"))
+    return _ESCAPES.sub("", content.decode(encoding(content), "replace"))
+
+
+def encoding(begin: bytes) -> str:
+    """Return the encoding of an output by its byte order mark; UTF-8 without one."""
+    return UTF_16 if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
 
 
 def _spread(lines: Iterable[bytes]) -> Iterator[Event]:

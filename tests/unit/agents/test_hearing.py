@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 
-from app.agents.programs import hearing
+import pytest
+
+from app.agents.programs import executables, hearing
 
 
 def extracted_text(*parts: tuple[int, bytes, int]) -> str:
@@ -46,3 +49,29 @@ def test_hostile_events_are_lines() -> None:
 
     assert extracted_text((1, deep + b"\n", 0)) == f"{deep.decode()}\n"
     assert extracted_text((1, b'{"text": 5}\n[1]\n{"text"\n', 0)) == '{"text": 5}\n[1]\n{"text"\n'
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_with_a_mark_is_decoded(encoding: str) -> None:
+    """An output in UTF-16 that begins with a byte order mark is read as text, wherever it is cut."""
+    content = '\ufeff{"text": "\u00fcnd"}\nplain \U0001f600\n'.encode(encoding)
+    whole = (
+        *((1, content[at : at + 7], 0) for at in range(0, len(content), 7)),
+        (2, "\ufeffw\u00e4rn".encode(encoding), 0),
+    )
+    gap = content[: content.index(b"n")], content[content.index(b"n") + 3 :]
+
+    assert extracted_text(*whole) == "\u00fcnd\nplain \U0001f600\nw\u00e4rn"
+    assert extracted_text((1, gap[0], 0), (1, gap[1], 3)).endswith("plain \U0001f600\n")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-8"])
+def test_the_lines_of_an_output_are_utf_8(encoding: str) -> None:
+    """The lines of an output with a byte order mark are those of its text in UTF-8."""
+    outlet = executables.Outlet()
+    os.write(outlet.writing, '\ufeff{"text": "\u00fcnd"}\n\u4e0a\u0a0a\nlast'.encode(encoding))
+    os.close(outlet.writing)
+    lines = list(outlet.lines())
+    outlet.close()
+
+    assert [line.decode("utf-8-sig") for line in lines] == ['{"text": "\u00fcnd"}\n', "\u4e0a\u0a0a\n", "last"]
