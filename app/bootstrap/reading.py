@@ -18,12 +18,13 @@ from app.storage import data_directory, read_only_store, store_mark
 
 if TYPE_CHECKING:
     from app.bootstrap import unattended
+    from app.bootstrap.catalogue import Catalogued
     from app.domain import runs as run_values
     from app.domain import views
     from app.domain.budgets import BudgetState
     from app.domain.limits import RunLimits
     from app.engine import ports, run_engine
-    from app.services import explanations, gates, issues, keys, maintenance, recipes, run_queries
+    from app.services import explanations, gates, issues, keys, maintenance, recipes, routing, run_queries
     from app.services.plans import plan_queries
     from app.storage.runs import disk_store
 
@@ -216,14 +217,22 @@ class Reading:
 
         return maintenance.Maintenance(store=self.store, engine=self._engine, forget=self.runs.forget)
 
-    @cached_property
+    @property
     def catalogue(self) -> recipes.Catalogue:
         """Return the catalogue of recipes."""
+        return self._catalogued.catalogue
+
+    def route(self, text: str) -> routing.RoutingResult:
+        """Choose the recipe for a description."""
+        return self._catalogued.route(text)
+
+    @cached_property
+    def _catalogued(self) -> Catalogued:
         from app.bootstrap import catalogue, roster
         from app.dialects import registry as dialects
 
         people, time = roster.roster_of(self._chosen), clock.SystemClock()
-        return catalogue.catalogue_of(self._chosen, people, time, dialects.DIALECTS).catalogue
+        return catalogue.catalogue_of(self._chosen, people, time, dialects.DIALECTS)
 
     def _make_store(self, directory: data_directory.DataDirectory) -> disk_store.DiskStore:
         store_mark.refuse_database(directory)
@@ -253,8 +262,11 @@ class Reading:
 
 
 @asynccontextmanager
-async def opened(chosen: settings.Settings) -> AsyncIterator[Reading]:
+async def opened(chosen: settings.Settings, *, recipes_only: bool = False) -> AsyncIterator[Reading]:
     """Open a project for a command that only reads; a missing data directory is not created.
+
+    Args:
+        recipes_only: Whether the command needs no runs, so that their store remains closed.
 
     Raises:
         errors.ConfigurationError: the data directory cannot be read, or is of a later version.
@@ -262,8 +274,8 @@ async def opened(chosen: settings.Settings) -> AsyncIterator[Reading]:
     time, ids = clock.SystemClock(), clock.RandomIds()
     directory = data_directory.DataDirectory(chosen.project.data_directory, clock=time, ids=ids)
     project = Reading(chosen, directory)
-    if store_mark.read(directory) is not None:
-        # Recipes need no store. `Reading.store` refuses commands that need the runs.
+    # Where the runs are in a database, `Reading.store` refuses commands that need them.
+    if recipes_only or store_mark.read(directory) is not None:
         yield project
         return
     async with project.store:

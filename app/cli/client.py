@@ -16,14 +16,16 @@ JsonObject = dict[str, Any]  # A JSON object in the form of the REST interface.
 # Without `--server` a command opens the project's folder itself, which a service may own. Refusing everything would
 # make `runs list` useless while runs execute; allowing everything would let two processes decide about one run.
 #
-# Three kinds of access. Commands that read take no lock and change no file. `run` starts a run of its own beside a
-# service, with the lock of its own run folder. Commands that change runs or rebuild the index take the service's lock
-# while they work; if a service holds it, they print the `--server` address that it left in `service.json`.
+# Commands that show recipes open no store, since its database may be away. Commands that read take no lock and
+# change no file. `run` starts a run of its own beside a service, with the lock of its own run folder. Commands that
+# change runs or rebuild the index take the service's lock while they work; if a service holds it, they print the
+# `--server` address that it left in `service.json`.
 #
 # Price: while `runs resume` executes in process, no service can start on that folder.
 class Access(Enum):
     """A command's access to a folder."""
 
+    RECIPES = "recipes"  # Reads recipes and agents, and no runs; works without the store of the runs.
     READ = "read"  # Reads stored files; works while a service runs.
     EXAMINE = "examine"  # Examines what would execute, and changes no file; works while a service runs.
     START = "start"  # Starts and executes a run of its own; works while a service runs.

@@ -129,12 +129,13 @@ async def connect(
     """
     refuse_faults(chosen)
     # An index or a store in a database needs its own driver to be read.
-    if access is Access.READ and not (chosen.project.database_url or chosen.project.store_url):
+    in_folders = not (chosen.project.database_url or chosen.project.store_url)
+    if access is Access.RECIPES or (access is Access.READ and in_folders):
         from app.bootstrap import reading
 
         if not (folder := chosen.project.data_directory).is_dir():
             terminal.warn(f"{folder} does not exist: nothing has run in this project; --project DIR names another")
-        async with reading.opened(chosen) as project:
+        async with reading.opened(chosen, recipes_only=access is Access.RECIPES) as project:
             yield FolderClient(cast("bootstrap.Application", project))
         return
     bootstrap.conceal(chosen)

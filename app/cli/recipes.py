@@ -9,7 +9,7 @@ import click
 
 from app import errors
 from app.cli import arguments, exit_codes, formats, options, terminal, use_cases
-from app.cli.client import Client, JsonObject
+from app.cli.client import Access, Client, JsonObject
 
 
 @click.group()
@@ -58,7 +58,7 @@ def validate(place: options.Place, as_json: bool, targets: tuple[str, ...], dial
     async def work(client: Client) -> list[JsonObject]:
         return [await _examine(client, target, dialect) for target in targets] or await _examine_all(client)
 
-    verdicts = place.work(work)
+    verdicts = place.work(work, Access.RECIPES)
     terminal.show(verdicts, as_json, formats.verdicts)
     if not all(verdict["valid"] for verdict in verdicts):
         return exit_codes.ExitCode.USAGE

@@ -236,25 +236,29 @@ async def show_receipt(folder: FolderClient, receipt_id: str) -> JsonObject:
 # -- recipes and agents
 
 
-@use_case("GET /api/recipes", answers=list)
+@use_case("GET /api/recipes", Access.RECIPES, answers=list)
 async def list_recipes(folder: FolderClient) -> list[JsonObject]:
     """Return all recipes, invalid ones with their flaws."""
     return folder.application.catalogue.listed()
 
 
-@use_case("GET /api/recipes/{recipe_id}")
+@use_case("GET /api/recipes/{recipe_id}", Access.RECIPES)
 async def show_recipe(folder: FolderClient, recipe_id: str) -> JsonObject:
     """Return a recipe with the schema of its arguments and its graph."""
     return folder.application.catalogue.describe(recipe_id)
 
 
-@use_case("POST /api/recipes/validate", body=lambda source, dialect, stem: {"recipe": source, "dialect": dialect})
+@use_case(
+    "POST /api/recipes/validate",
+    Access.RECIPES,
+    body=lambda source, dialect, stem: {"recipe": source, "dialect": dialect},
+)
 async def validate_recipe(folder: FolderClient, source: str, dialect: str, stem: str) -> JsonObject:
     """Check the text of a recipe."""
     return folder.application.catalogue.examine(source, dialect, stem).to_json()
 
 
-@use_case("POST /api/route", Access.EXAMINE)
+@use_case("POST /api/route", Access.RECIPES)
 async def route(folder: FolderClient, description: str) -> JsonObject:
     """Choose a recipe for a description."""
     import asyncio

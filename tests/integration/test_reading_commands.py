@@ -117,7 +117,9 @@ def test_a_reading_use_case_uses_no_part_of_a_service() -> None:
 
 def _reads(decorator: ast.expr) -> bool:
     called = ast.unparse(decorator)
-    return called.startswith("use_case(") and ("Access." not in called or "Access.READ" in called)
+    return called.startswith("use_case(") and (
+        "Access." not in called or "Access.READ" in called or "Access.RECIPES" in called
+    )
 
 
 def _services(function: ast.AsyncFunctionDef) -> set[str]:
@@ -126,3 +128,34 @@ def _services(function: ast.AsyncFunctionDef) -> set[str]:
         for node in ast.walk(function)
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "folder.application"
     }
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("recipes", "list"),
+        ("recipes", "list", "--json"),
+        ("recipes", "show", "asks"),
+        ("recipes", "validate", "asks"),
+        ("recipes", "validate", "asks.yaml"),
+        ("route", "draft scene 22"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("setting", ["STORE_URL", "DATABASE_URL"])
+def test_recipes_need_no_store(
+    tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch, setting: str, command: tuple[str, ...]
+) -> None:
+    """Commands that show recipes work while the database of the runs cannot be reached."""
+    made = Project(tmp_path)
+    made.write(".control-room/recipes/amplifier/asks.yaml", ASKS)
+    monkeypatch.chdir(made.write("asks.yaml", ASKS).parent)
+    with socket.socket() as bound:
+        # Bound but not listening, so that the connection is refused.
+        bound.bind(("127.0.0.1", 0))
+        address = f"postgresql://127.0.0.1:{bound.getsockname()[1]}/absent"
+        monkeypatch.setenv(f"CONTROL_ROOM_{setting}", address)
+        code, out, err = cli(*command, "--project", str(made.root))
+
+    assert (code, err) == (0, ""), out
+    assert ("creative_draft_scene" if command[0] == "route" else "asks") in out

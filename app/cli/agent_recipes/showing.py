@@ -21,7 +21,7 @@ _LACKING = frozenset({"missing_arg", "args_required"})
 
 def list_recipes(project: projects.Project, as_json: bool) -> int:
     """Print every recipe with its description, and invalid ones with their flaws."""
-    found = project.work_here(_described)
+    found = project.work_here(_described, Access.RECIPES)
     if as_json:
         terminal.say_json(found)
     else:
