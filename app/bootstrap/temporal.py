@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import socket
 from collections.abc import Mapping, Sequence
 
 from app import errors, extras, settings
@@ -74,7 +75,9 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
         # Capabilities of a machine belong to all workers of its data directory.
         identity = directory_of(project, platform).prepare()
         if chosen.engine.workspaces == "sticky":
-            placement = messages.Placement(worker=identity, gone_seconds=chosen.engine.worker_gone_seconds)
+            placement = messages.Placement(
+                worker=identity, host=socket.gethostname(), gone_seconds=chosen.engine.worker_gone_seconds
+            )
         elif project.data is None:
             # Machines that share a folder may have separate data directories next to one another in it.
             folder = identity

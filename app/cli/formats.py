@@ -66,6 +66,7 @@ def run(detail: Mapping[str, Any]) -> str:
     heading += [("task", detail["task"]["description"]), ("progress", _progress(detail))]
     heading += [(name, detail.get(name)) for name in ("created_at", "started_at", "updated_at", "completed_at")]
     heading += [("started by", author(by) if (by := detail.get("started_by")) else None)]
+    heading += [("placed on", _placed(placed) if (placed := detail.get("placed")) else None)]
     parts = [facts([(name, value) for name, value in heading if value]), *_ending(detail), *_questions(detail)]
     if detail.get("steps"):
         parts.append(steps(detail["steps"]))
@@ -77,6 +78,10 @@ def run(detail: Mapping[str, Any]) -> str:
 def author(found: Mapping[str, Any]) -> str:
     """Return the author of an order: the name, if known, otherwise the interface."""
     return f"{found['name'] or found['via']}{' (claimed)' if found['claimed'] else ''}"
+
+
+def _placed(found: Mapping[str, Any]) -> str:
+    return f"{found['host']} (worker {found['worker']})" if "host" in found else f"worker {found['worker']}"
 
 
 def _questions(detail: Mapping[str, Any]) -> list[str]:

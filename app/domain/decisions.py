@@ -51,7 +51,7 @@ class DecisionKind(StrEnum):
     LABELLED = "labelled"
     """A person changed the run's labels, or whether retention keeps the run; also after its ending."""
     VOTED = "voted"  # A key gave its decision at a gate that needs several.
-    PLACED = "placed"  # The run was given to a worker, which performs all its steps; names the worker.
+    PLACED = "placed"  # The run was given to a worker, which performs all its steps; names the worker and its machine.
     WAITING = "waiting"  # An attempt waits for its workspace; that its process dies meanwhile counts as no crash.
     LATE = "late"
     """An attempt ended after a newer one had begun, or after the run's end; the line names the blob with its result."""
@@ -145,6 +145,7 @@ class Decisions:
     given_up: bool = False
     """Whether lost lines were reported to a person; from then on, only later decisions show how many there must be."""
     placed: str | None = None  # Worker that performs the run's steps; None: any worker.
+    placed_host: str | None = None  # Name of that worker's machine; None if the line lacks it.
     overrides: dict[str, plain.Json] = field(default_factory=dict)
     """Fields by which the last resume replaced frozen ones (`args`, `recipe`, `frozen`, …), and the marks."""
 
@@ -198,7 +199,7 @@ class Decisions:
                 # The state of the run has not changed.
                 return
             case DecisionKind.PLACED:
-                self.placed = str(line["worker"])
+                self.placed, self.placed_host = str(line["worker"]), line.get("host")
             case DecisionKind.WAITING:
                 self._wait(line["key"], line["attempt"])
                 return

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 from app import clock
 from app.domain import authors, plain, shapes
 from app.domain.budgets import BudgetState
+from app.domain.decisions import Decisions
 from app.domain.gates import APPROVAL_DENIED, gate_id, is_denial
 from app.domain.limits import NO_LIMITS, RunLimits
 from app.domain.operations import Gate
@@ -60,6 +61,20 @@ class AttemptShown(shapes.Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Placed(shapes.Shape):
+    """The worker on which a run is placed."""
+
+    worker: str  # Identity of the worker's data directory.
+    host: str | None = shapes.omitted()
+    """Name of its machine when the run was placed; absent in runs of earlier releases."""
+
+    @classmethod
+    def of(cls, decided: Decisions) -> Placed | None:
+        """Return the placement that a run's journal shows; None: any worker performs its steps."""
+        return None if decided.placed is None else cls(worker=decided.placed, host=decided.placed_host)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenStep:
     """A step that is being performed."""
 
@@ -99,6 +114,7 @@ class RunView:
     paused_at: str | None = None  # When its pause began, if its journal records that.
     started_at: str | None = None  # When a worker first took it; None before.
     completed_at: str | None = None  # When it ended.
+    placed: Placed | None = None  # Worker on which it is placed; None: any worker performs its steps.
     unreadable: Unreadable | None = None
     """File that cannot be read now; meanwhile the last known state is shown."""
     replaying: bool = False  # Whether its driver has not replayed the whole journal yet: `board` is incomplete.
@@ -153,6 +169,7 @@ class Manifest(shapes.Shape):
     forked_from: str | None = shapes.omitted()  # Run whose first steps it took over.
     machine: Mapping[str, plain.Json] | None = shapes.omitted()
     """State of a recipe that is a state machine: step, visits, conversation, cost."""
+    placed: Placed | None = shapes.omitted()  # Worker that performs its steps; absent: any worker.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +268,7 @@ def manifest(view: RunView) -> dict[str, plain.Json]:
         parent_run_id=start.parent_run_id,
         forked_from=start.forked_from,
         machine=_machine(start, progress.machine),
+        placed=view.placed,
     ).to_json()
 
 

@@ -195,6 +195,7 @@ def view_without_driver(loaded: Loaded) -> views.RunView:
         limits=loaded.limits,
         updated_at=max(newest, decided.last_at or newest),
         paused_at=decided.paused_at if decided.paused is not None else None,
+        placed=views.Placed.of(decided),
         started_at=decided.first_taken_at,
         completed_at=end_line.at if end_line else None,
     )

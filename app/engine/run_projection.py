@@ -97,6 +97,7 @@ class RunProjection:
             limits=self._log.loaded.limits,
             updated_at=self._completed_at or self.moved_at(),
             paused_at=decided.paused_at if decided.paused is not None else None,
+            placed=views.Placed.of(decided),
             started_at=decided.first_taken_at,
             completed_at=self._completed_at,
             replaying=self.replaying,

@@ -262,6 +262,8 @@ class Explanations:
             found[0] = dataclasses.replace(self._place(run_id, first.since), key=first.key)
         if first.kind in ("agent", "agent_silent") and (pids := self._surroundings.pids(run_id)):
             found[0] = dataclasses.replace(first, text=f"{first.text} (pid {', '.join(map(str, pids))})")
+        if first.kind in ("agent", "agent_silent", "step") and view.placed is not None and view.placed.host:
+            found[0] = dataclasses.replace(first, text=f"{first.text}; the run is placed on {view.placed.host}")
         behind = None
         if first.kind in ("child_run", "agent", "agent_silent", "step"):
             wait = next(wait for wait in waits if wait.key == first.key)

@@ -251,7 +251,7 @@ class TemporalEngine:
         return None
 
     async def lacks(self, run_id: str, asked: Sequence[operations.Operation]) -> Mapping[str, run_engine.Lack]:
-        return await self._roster.lacks(asked, (await self._store.read(run_id)).decisions.placed)
+        return await self._roster.lacks(asked, views.Placed.of((await self._store.read(run_id)).decisions))
 
     async def outputs(self, run_id: str) -> Mapping[str, str]:
         """Return, by step, when the open steps of a run last had output; steps without a known time are omitted."""

@@ -54,6 +54,7 @@ class Placement:
     """The worker on which the steps of a run are performed."""
 
     worker: str  # Identity of the worker's data directory, next to its workspaces.
+    host: str = ""  # Name of its machine; empty where a workflow keeps it.
     gone_seconds: float = 300.0  # Absence of the worker after which the run waits for a person.
 
 

@@ -144,7 +144,7 @@ class WorkflowRuns:
                 found = await self._steps.replayed_runs.of(log, driver)
             else:
                 found = await replay_run(log, driver, self._equipment, strict=False)
-            state = await found.complete(order.parking)
+            state = await found.complete(RunPlacement.named(order.parking, log.loaded.decisions))
             if state is not RunState.RUNNING:
                 found.scheduler.close()
                 self._steps.replayed_runs.forget(order.run_id)

@@ -21,7 +21,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from app import clock, errors
-from app.domain import capabilities, operations
+from app.domain import capabilities, operations, views
 from app.engine import aio, run_engine
 from app.temporal import heartbeats, messages
 
@@ -159,7 +159,9 @@ class WorkerRoster:
         self._clock = time
         self._services = services
 
-    async def lacks(self, asked: Iterable[operations.Operation], placed: str | None) -> dict[str, run_engine.Lack]:
+    async def lacks(
+        self, asked: Iterable[operations.Operation], placed: views.Placed | None
+    ) -> dict[str, run_engine.Lack]:
         """Return why steps cannot be performed now, by capability; capabilities that a worker serves are omitted.
 
         Args:
@@ -178,9 +180,10 @@ class WorkerRoster:
         found = {}
         for capability, operation in needed.items():
             here = None if capabilities.is_anywhere(operation, self._services) else placed
-            ages = [age for entry, age in seen if entry.does(capability) and here in (None, entry.worker)]
+            there = [(entry, age) for entry, age in seen if here is None or here.worker == entry.worker]
+            ages = [age for entry, age in there if entry.does(capability)]
             if all(age > _STALE for age in ages):
-                where = f" on the machine of worker {here}{_named(here, seen)}" if here else ""
+                where = f" on the machine of worker {here.worker}{_named(here, there)}" if here else ""
                 last = f"; the last one that did was seen {min(ages).total_seconds():.0f} s ago" if ages else ""
                 found[capability] = run_engine.Lack(text=f"no worker{where} serves {capability}{last}")
         return found
@@ -198,9 +201,10 @@ async def _poll(client: Client, queue: str, identity: str, within: timedelta) ->
     await client.workflow_service.poll_activity_task_queue(asking, timeout=within)
 
 
-def _named(worker: str, seen: Iterable[tuple[Entry, timedelta]]) -> str:
-    """Return the name of a worker's machine in brackets; empty if the server does not know the worker any more."""
-    names = sorted({entry.host for entry, _ in seen if entry.worker == worker and entry.host})
+def _named(placed: views.Placed, seen: Iterable[tuple[Entry, timedelta]]) -> str:
+    """Return the name of a worker's machine in brackets; empty if neither the server nor the journal knows it."""
+    names = sorted({entry.host for entry, _ in seen if entry.host}) or [placed.host or ""]
+    names = [name for name in names if name]
     return f" ({', '.join(names)})" if names else ""
 
 

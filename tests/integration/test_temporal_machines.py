@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -263,13 +264,17 @@ async def test_a_run_whose_worker_is_gone_waits_for_it(scene: Scene, machines: M
     first.kill()
     await scene.until(run_id, states.RunState.PAUSED)
     paused = (await scene.service.store.read(run_id)).decisions
+    shown = json.loads((await scene.service.runs.reader.ready(run_id)).body)
     await machines.work("a", **soon)
     scene.project.write("go", "")
     await scene.service.runs.unpause(run_id)
     assert await scene.ended(run_id) is states.RunState.DONE
 
     assert paused.paused == "worker_gone"
-    assert f"unpause {run_id}" in str((paused.pause_error or {}).get("message"))
+    told, host = str((paused.pause_error or {}).get("message")), socket.gethostname()
+    assert f"unpause {run_id}" in told
+    assert f"the worker {paused.placed} on the machine {host}, which has the workspace" in told
+    assert shown["placed"] == {"worker": paused.placed, "host": host}
     assert lines_of(await scene.service.store.read(run_id)) == [("first", 1), ("second", 2), ("third", 1)]
     assert {*scene.text("first").split(), *scene.text("second").split(), *scene.text("third").split()} == {"a"}
 

@@ -34,6 +34,17 @@ def test_a_run_names_its_starter_and_the_command_that_shows_its_question() -> No
 
 
 @pytest.mark.parametrize(
+    ("placed", "told"),
+    [({"worker": "dir_1", "host": "two"}, "two (worker dir_1)"), ({"worker": "dir_1"}, "worker dir_1")],
+)
+def test_a_run_names_the_machine_on_which_it_is_placed(placed: dict[str, str], told: str) -> None:
+    """A run that is placed on a worker is printed with the worker, and with its machine if that is known."""
+    detail = {"run_id": "r", "status": "running", "task": {"description": "Ask"}, "placed": placed}
+
+    assert re.search(rf"^placed on +{re.escape(told)}$", formats.run(detail), re.MULTILINE)
+
+
+@pytest.mark.parametrize(
     ("reason", "says_more"), [("storage_error", True), ("database_away", True), ("paused_by_person", False)]
 )
 def test_an_order_whose_effect_cannot_be_written_says_so(reason: str, says_more: bool) -> None:

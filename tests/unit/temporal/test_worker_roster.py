@@ -18,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from app import errors
 from app.clock import FakeClock
-from app.domain import operations
+from app.domain import operations, views
 from app.engine import run_engine
 from app.temporal import worker_roster
 
@@ -64,13 +64,15 @@ async def test_a_worker_that_asks_no_more_is_missed_soon() -> None:
     found = []
     for seconds in (25, 6):
         clock.advance(seconds)
-        found.append(await rolled.lacks(COMMAND, "here"))
-    elsewhere = await rolled.lacks(COMMAND, "there")
+        found.append(await rolled.lacks(COMMAND, views.Placed(worker="here", host="its former name")))
+    elsewhere = await rolled.lacks(COMMAND, views.Placed(worker="there"))
+    known = await rolled.lacks(COMMAND, views.Placed(worker="there", host="second"))
 
     where, host = "no worker on the machine of worker", socket.gethostname()
     seen = f"{where} here ({host}) serves commands; the last one that did was seen 31 s ago"
     assert found == [{}, {"commands": run_engine.Lack(text=seen)}]
     assert elsewhere == {"commands": run_engine.Lack(text=f"{where} there serves commands")}
+    assert known == {"commands": run_engine.Lack(text=f"{where} there (second) serves commands")}
 
 
 async def test_a_worker_asks_on_after_an_answer_and_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
