@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 from app.bootstrap.engines import Store
 from app.bootstrap.unattended import Unattended
-from app.engine import aio
+from app.engine import aio, outages
 
 LOOK_SECONDS = 2.0  # Time between two checks whether this service leads.
 
@@ -28,13 +28,15 @@ def lead(store: Store, unattended: Unattended, closing: AsyncExitStack) -> None:
 
 async def _look(ask: Callable[[], Awaitable[bool]], unattended: Unattended) -> None:
     leads = False
+    unknown = outages.Outage(_log, "it is not known which service leads: %s", "it is known again which service leads")
     # Forever: which service leads can change at any time.
     while True:
         try:
             now = await ask()
         except OSError as error:
-            _log.warning("it is not known which service leads: %s", error)
+            unknown.failed(error)
         else:
+            unknown.worked()
             if leads and not now:
                 # The other service has begun by now; two services must not do the same work.
                 _log.warning("another service leads by now: this one stops triggers, notifications and retention")

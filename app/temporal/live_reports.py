@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import Any
 
 from app import clock, errors
-from app.engine import document_folders, open_steps, step_attempt
+from app.engine import document_folders, open_steps, outages, step_attempt
 
 FOLDER = "workers"  # Folder of the documents.
 REPORT_SECONDS = 2.0  # Time between two reports of a worker, if its steps have changed.
@@ -47,6 +47,12 @@ class LiveReports:
         self._reported_at = float("-inf")
         self._known: Mapping[str, open_steps.PerformedStep] = {}
         self._looked_at = float("-inf")
+        self._unreported = outages.Outage(
+            _log, "what this worker performs is not reported: %s", "what this worker performs is reported again"
+        )
+        self._unread = outages.Outage(
+            _log, "what workers perform cannot be read in time: %s", "what workers perform is read again"
+        )
         self.documents: document_folders.Documents | None = None
         """Folder of the reports; None: there are no reports."""
 
@@ -92,8 +98,9 @@ class LiveReports:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 found = await self.documents.read_all()
         except (TimeoutError, errors.StorageFault) as error:
-            _log.info("not known in time what workers perform: %s", error)
+            self._unread.failed(error)
             return self._known
+        self._unread.worked()
         # A report may be from another version.
         steps = [step for document in found.documents.values() for step in self._steps_of(document)]
         self._known = dict(sorted(steps, key=lambda step: step[1].started_at))
@@ -108,8 +115,9 @@ class LiveReports:
         try:
             await documents.put(self._name, {"at": clock.stamp(self._clock.now()), "steps": steps})
         except errors.StorageFault as fault:
-            _log.info("not told what this worker performs: %s", fault)
+            self._unreported.failed(fault)
             return
+        self._unreported.worked()
         self._reported_steps, self._reported_at = steps, now
 
     async def _forget_the_gone(self, documents: document_folders.Documents) -> None:

@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from app import clock, errors
 from app.domain import states
-from app.engine import stores
+from app.engine import outages, stores
 from app.temporal import messages
 
 KEEP_SECONDS = 10.0
@@ -67,17 +67,20 @@ class WorkflowRecovery:
     async def keep(self) -> None:
         """Make rounds, forever."""
         known, next_round = "", self._clock.monotonic()
+        outage = outages.Outage(_log, "not looked for lost workflows: %s", "lost workflows are looked for again")
         while True:
             await self._clock.sleep(KEEP_SECONDS)
             try:
                 namespace = await self._namespace()
                 begun = self._clock.monotonic()
                 if namespace == known and begun < next_round:
+                    outage.worked()
                     continue
                 await self.round()
                 known, next_round = namespace, begun + _SHARE * (self._clock.monotonic() - begun)
+                outage.worked()
             except (errors.StorageFault, errors.ControlRoomError, RPCError) as error:
-                _log.warning("not looked for lost workflows: %s", error)
+                outage.failed(error)
 
     async def round(self) -> list[str]:
         """Start the workflows that are lost, and return their runs."""

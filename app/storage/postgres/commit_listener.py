@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from app import clock, errors
 from app.domain import events, states
+from app.engine import outages
 from app.storage import layout
 from app.storage.disk.disk_port import Disk
 from app.storage.disk.worker_threads import Workers
@@ -74,6 +75,11 @@ class PostgresCommitListener:
         self.is_listening = False
         """Whether every commit is now announced to this process."""
         self.is_cut_off = False
+        self._cut_off = outages.Outage(
+            _log,
+            "the store does not answer, so that commits of other processes are not announced: %s",
+            "the store answers again, and announces commits of other processes",
+        )
         """Whether the last attempt to reach the server failed."""
 
     def start(self, on_write: Callable[[str | None], None]) -> None:
@@ -100,18 +106,19 @@ class PostgresCommitListener:
                 connection = await self._workers.run(self._connected)
             except psycopg.Error as error:
                 self.is_cut_off = True
-                _log.warning("commits of other processes are not announced, and looked for: %s", str(error).strip())
+                self._cut_off.failed(error)
                 await asyncio.sleep(_RECONNECT_SECONDS)
                 continue
             try:
                 # Earlier commits are not announced to this connection.
                 self._source.feed.interrupt()
                 self.is_listening, self.is_cut_off = True, False
+                self._cut_off.worked()
                 on_write(None)
                 await self._follow(connection, on_write)
             except psycopg.Error as error:
                 self.is_cut_off = True
-                _log.warning("the connection that hears commits of other processes was lost: %s", str(error).strip())
+                self._cut_off.failed(error)
             finally:
                 self.is_listening = False
                 connection.close()

@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 from app import errors
-from app.engine import aio
+from app.engine import aio, outages
 from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Signature
@@ -100,16 +100,18 @@ class CommonFiles:
         self._own.rename(name, f"{name}{_ADOPTED}")
 
     async def _follow(self, workers: Workers) -> None:
-        fault = ""
+        outage = outages.Outage(
+            _log,
+            "keys, budgets, prices, policies and pauses known before still count: %s",
+            "keys, budgets, prices, policies and pauses are read again",
+        )
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 await workers.run(self.pull)
-                fault = ""
+                outage.worked()
             except OSError as error:
-                if str(error) != fault:
-                    _log.warning("keys, budgets, prices, policies and pauses known before still count: %s", error)
-                fault = str(error)
+                outage.failed(error)
 
     def _copy(self, name: str) -> Signature | None:
         try:

@@ -1,0 +1,32 @@
+"""Outages in the log: one line when something begins to fail, and one when it works again."""
+
+from __future__ import annotations
+
+import logging
+
+
+class Outage:
+    """Logs the begin and the end of an outage, however often what failed is tried in between."""
+
+    def __init__(self, log: logging.Logger, began: str, ended: str) -> None:
+        """Args:
+        began: Line of the begin, with one `%s` for the error.
+        ended: Line of the end.
+        """
+        self._log = log
+        self._began = began
+        self._ended = ended
+        self.is_on = False
+        """Whether the last try failed."""
+
+    def failed(self, error: object) -> None:
+        """Note that a try failed."""
+        if not self.is_on:
+            self._log.warning(self._began, str(error).strip() or repr(error))
+        self.is_on = True
+
+    def worked(self) -> None:
+        """Note that a try worked."""
+        if self.is_on:
+            self._log.warning(self._ended)
+        self.is_on = False
