@@ -172,6 +172,12 @@ class Metrics:
         self._stalled = prometheus_client.Gauge(
             "control_room_stalled_steps", "Steps whose agent or program has been silent for long.", registry=registry
         )
+        self._servers = prometheus_client.Gauge(
+            "control_room_up",
+            "Whether the store accepts writes and the Temporal server answers.",
+            ["what"],
+            registry=registry,
+        )
         self._steps = _Timings(
             ("control_room_steps", "Tries of steps by operation and what came of them."),
             ("control_room_step_seconds", "Time that a try took."),
@@ -205,6 +211,11 @@ class Metrics:
         """Record the number of runs in each state; omitted states keep their last number."""
         for state, count in by_state.items():
             self._runs.labels(state).set(count)
+
+    def up(self, by_name: Mapping[str, bool]) -> None:
+        """Record whether what the service needs works, by name."""
+        for name, works in by_name.items():
+            self._servers.labels(name).set(works)
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

@@ -50,5 +50,6 @@ async def metrics(services: ServicesDep) -> Response:
     """Return metrics in Prometheus text format."""
     status = services.health.busy()
     services.metrics.pool(slots=status.limit, queued=status.queued, stalled=status.stalled)
+    services.metrics.up(await services.health.up())
     services.metrics.runs(await services.health.census())
     return Response(services.metrics.text(), headers={"Content-Type": telemetry.METRICS_TYPE})

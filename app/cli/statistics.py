@@ -92,8 +92,13 @@ def _stats(found: Mapping[str, Any]) -> str:
     rows += [(f"failed since {found['failed']['since']}", str(found["failed"]["count"]))]
     rows += [(f"spent since {today['since']}", _spend(today))]
     rows += [("slots", f"{pool['busy']} of {pool['slots']} busy, {pool['queued']} queued")]
-    rows += [("engine", found["service"]["engine"])] if "service" in found else []
+    rows += [("engine", _engine(found["service"]))] if "service" in found else []
     return formats.table(("what", "count"), rows)
+
+
+def _engine(service: Mapping[str, Any]) -> str:
+    since = service.get("temporal_away_since")
+    return f"{service['engine']}{f'; its server has not answered since {since}' if since else ''}"
 
 
 def _spend(amounts: Mapping[str, Any]) -> str:

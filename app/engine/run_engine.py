@@ -34,6 +34,8 @@ class EngineStatus:
     resting: int  # Runs that only wait, loaded or evicted, and those that a fault parked.
     limit: int  # Most runs that execute at a time.
     stopping: bool  # Whether it is shutting down.
+    server_away_since: str | None = None
+    """Since when the server that hands out steps has not answered; None while it does, and without one."""
     stalled: int = 0  # Steps whose agent or program has been silent for too long.
 
 

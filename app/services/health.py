@@ -20,6 +20,8 @@ class Readiness(shapes.Shape):
     queued: int  # Runs that wait for capacity.
     resting: int  # Runs that wait for another event, and parked runs.
     limit: int  # Capacity of the pool: runs that can execute at the same time.
+    temporal_away_since: shapes.Instant | None = shapes.omitted()
+    """Since when the Temporal server has not answered; absent while it does. Runs are accepted, and start later."""
 
 
 class Health:
@@ -52,14 +54,27 @@ class Health:
             raise errors.Unavailable(f"new runs are refused: {fault.message}", code=code)
         self._working()
         return Readiness(
-            status="ready", running=status.running, queued=status.queued, resting=status.resting, limit=status.limit
+            status="ready",
+            running=status.running,
+            queued=status.queued,
+            resting=status.resting,
+            limit=status.limit,
+            temporal_away_since=status.server_away_since,
         )
 
     def busy(self) -> run_engine.EngineStatus:
         """Return the load of the engine."""
         return self._engine.status()
 
+    async def up(self) -> dict[str, bool]:
+        """Return whether the store accepts writes, and whether the Temporal server answers, if it hands out steps."""
+        found = {"store": await self._store.write_fault() is None}
+        return found | {"temporal": self.busy().server_away_since is None} if self._engine.elsewhere else found
+
     async def census(self) -> dict[str, int]:
-        """Return the number of runs in each state."""
-        counted = await self._store.count_by_status()
+        """Return the number of runs in each state; of none while the index is away."""
+        try:
+            counted = await self._store.count_by_status()
+        except errors.StorageFault:
+            return {}
         return {state.value: counted.get(state.value, 0) for state in states.RunState}

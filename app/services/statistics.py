@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -83,6 +84,8 @@ class ServiceState(shapes.Shape):
     project: str  # Folder of the project.
     local_model: bool
     """Whether all agents use the small local model, which is only for demonstration."""
+    temporal_away_since: shapes.Instant | None = shapes.omitted()
+    """Since when the Temporal server has not answered; absent while it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +270,7 @@ class Statistics:
             ),
             pool=self._pool(since, rows),
             disk=rows.disk,
-            service=self._service,
+            service=dataclasses.replace(self._service, temporal_away_since=self._engine.status().server_away_since),
             at="",
         ).to_json()
         content = plain.encode(shown)

@@ -19,7 +19,17 @@ from app.domain import gates, inputs, operations, plain, records, runs, states, 
 from app.domain.authors import Author
 from app.domain.limits import RunLimits
 from app.engine import aio, open_steps, ports, run_engine, run_equipment, stores
-from app.temporal import codec, heartbeats, live_reports, messages, registration, steps, worker, worker_roster
+from app.temporal import (
+    codec,
+    heartbeats,
+    live_reports,
+    messages,
+    registration,
+    server_watch,
+    steps,
+    worker,
+    worker_roster,
+)
 from app.temporal.activities import Activities
 from app.temporal.capacity import StepCapacity
 from app.temporal.claims import Claims
@@ -72,7 +82,7 @@ class TemporalEngine:
         self._steps = steps.Steps(store=store, drivers=drivers, equipment=equipment, contents=self.contents)
         self._placement = RunPlacement(store, self._steps.leases, bounds.placement)
         self._roster = worker_roster.WorkerRoster(self._client, bounds.queue, equipment.clock, bounds.services)
-        self.live = live_reports.LiveReports(equipment.clock)
+        self.live, self._server = live_reports.LiveReports(self._clock), server_watch.ServerWatch(client, self._clock)
         self._commands = RunCommands(store, self._steps, equipment.clock, self.tell)
         claims = Claims(store, self._client, bounds.queue, self._placement)
         self.obstacles = Obstacles(store, claims, self._commands, self._look)
@@ -114,6 +124,7 @@ class TemporalEngine:
             self._helpers.begin(self.follower.look(), "follow")
             if recover:
                 self.follower.listen()
+                self._helpers.begin(self._server.keep(), "watch the server")
 
     async def recovered(self) -> int:
         """Wait until every unfinished run has a workflow, and return the number of these runs."""
@@ -298,7 +309,10 @@ class TemporalEngine:
     def status(self) -> run_engine.EngineStatus:
         """Return the capacity of this process; the server has the numbers of the others."""
         limit = self._bounds.steps if self._works else 0
-        return run_engine.EngineStatus(running=0, queued=0, resting=0, limit=limit, stopping=self._stopping)
+        away = self._server.away_since
+        return run_engine.EngineStatus(
+            running=0, queued=0, resting=0, limit=limit, stopping=self._stopping, server_away_since=away
+        )
 
     # -- helpers
 

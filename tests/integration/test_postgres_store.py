@@ -172,12 +172,14 @@ async def test_a_server_that_goes_away_is_named_as_the_cause(project: Project) -
     with postgres_server.running() as server:
         async with served.in_process(project, store_url=server.url) as service:
             run_id = (await service.run("quick"))["run_id"]
+            before = await service.http.get("/metrics")
             server.stop()
             known = await service.show(run_id)
             answers = [await service.http.get(f"/api/{path}") for path in ("audit", "sessions")]
             answers.append(await service.http.post("/api/runs", json={"recipe_id": "quick"}))
             answers.append(await service.http.post("/api/issues", json={"title": "x", "kind": "bug"}))
             answers.append(await service.http.get("/readyz"))
+            metrics = await service.http.get("/metrics")
             server.start()
             await until_ready(service)
             shown = await service.run("quick")
@@ -188,6 +190,10 @@ async def test_a_server_that_goes_away_is_named_as_the_cause(project: Project) -
         assert "postgresql://writer" in problem["detail"]
         assert "disk" not in f"{problem['title']} {problem['detail']}"
     assert known["status"] == shown["status"] == "done"
+    assert 'control_room_up{what="store"} 1.0' in before.text
+    assert 'control_room_up{what="temporal"}' not in before.text
+    assert metrics.status_code == 200
+    assert 'control_room_up{what="store"} 0.0' in metrics.text
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from temporalio.client import Client  # noqa: E402
 from app import bootstrap  # noqa: E402
 from app.engine import stores  # noqa: E402
 from app.services import budgets, output_times  # noqa: E402
-from app.temporal import live_reports, messages, replayed_runs, slices, steps, worker  # noqa: E402
+from app.temporal import live_reports, messages, replayed_runs, server_watch, slices, steps, worker  # noqa: E402
 from app.worker import shared_ledger  # noqa: E402
 from tests.integration import project as projects  # noqa: E402
 from tests.integration import served  # noqa: E402
@@ -145,6 +145,42 @@ async def test_orders_while_the_server_is_away_are_shown(project: projects.Proje
     assert why["sentence"].startswith(f"It is being cancelled; Step held: {away}")
     assert [(cause["kind"], cause.get("act")) for cause in why["chain"]] == [("cancelling", None), ("no_worker", None)]
     assert new["sentence"].startswith(f"Step held: {away}")
+
+
+async def test_a_server_that_is_away_is_shown(
+    project: projects.Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While it is away the service is ready, and readiness, metrics and statistics say since when; the log once."""
+    monkeypatch.setattr(server_watch, "LOOK_SECONDS", 0.05)
+    own = temporal_server.DevServer(tmp_path)
+    own.start()
+
+    async def until_shown(service: served.Served, *, is_away: bool) -> list[str]:
+        async def is_shown() -> bool:
+            return ("temporal_away_since" in (await service.http.get("/readyz")).json()) is is_away
+
+        await temporal_server.until(is_shown)
+        ready = await service.http.get("/readyz")
+        service_state = (await service.http.get("/api/stats?since=2026-01-01T00:00:00Z")).json()["service"]
+        shown = [each.get("temporal_away_since") for each in (ready.json(), service_state)]
+        assert ready.status_code == 200
+        assert f'control_room_up{{what="temporal"}} {int(not is_away)}.0' in (await service.http.get("/metrics")).text
+        return shown
+
+    try:
+        async with serving(project, own) as service:
+            first = await until_shown(service, is_away=False)
+            own.stop()
+            away = await until_shown(service, is_away=True)
+            own.start()
+            back = await until_shown(service, is_away=False)
+    finally:
+        own.stop()
+
+    logged = [line for line in caplog.messages if line.startswith("the Temporal server") and "roster" not in line]
+    assert (first, back) == ([None, None], [None, None])
+    assert away[0] is not None
+    assert sum("orders are accepted" in line for line in logged) == 1
 
 
 async def test_a_step_of_another_process_shows_when_it_had_output(
