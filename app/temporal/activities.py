@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from app import errors
 from app.domain import decisions
-from app.engine import run_equipment
+from app.engine import outages, run_equipment
 from app.temporal import messages
 from app.temporal.capacity import NoCapacity, StepCapacity
 from app.temporal.codec import reference
@@ -31,6 +31,7 @@ BEAT_SECONDS = 0.4  # Time between two heartbeats; by the next one a worker lear
 Details = Callable[[], tuple[Any, ...]]  # Returns the details of a heartbeat.
 
 _AGAIN = timedelta(seconds=0.1)
+_GIVEN_UP = "given_up"  # Failure type of a try for which the server waits no longer.
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class Activities:
         self._placement = placement
         self._capacity = capacity
         self._live = live
+        self._database = outages.Outage(_log, "runs wait for the database: %s", "runs no longer wait for the database")
 
     def short(self) -> list[Callable[..., Any]]:
         """Return the activities that read and write a journal, and take no capacity."""
@@ -138,6 +140,15 @@ class Activities:
         async with _alive(details):
             try:
                 yield
+                self._database.worked()
+            except asyncio.CancelledError:
+                if not _is_given_up():
+                    raise
+                # The library would log this cancellation, which no workflow requested, with its traceback.
+                _log.warning(
+                    "the server has given up this try, e.g. since the worker was frozen", extra={"run_id": run_id}
+                )
+                raise _repeated("given up", _GIVEN_UP) from None
             except Superseded:
                 raise _expected("superseded", type=messages.SUPERSEDED) from None
             except NoCapacity:
@@ -158,16 +169,31 @@ class Activities:
                 # A repetition would change nothing.
                 raise ApplicationError(error.message, type=error.code, non_retryable=True) from None
             except errors.Fault as fault:
-                raise ApplicationError(fault.message, type=fault.code) from None
+                if isinstance(fault, errors.DatabaseAway):
+                    self._database.failed(fault.message)
+                else:
+                    _log.warning("the run waits for a repetition: %s", fault.message, extra={"run_id": run_id})
+                raise _repeated(fault.message, fault.code) from None
             except Exception as error:  # noqa: BLE001 - the history must not keep what it quotes
                 _log.exception("an activity failed", extra={"run_id": run_id})
                 message = await self._steps.masked(run_id, str(error))
                 raise ApplicationError(message, type=type(error).__name__) from None
 
 
+def _is_given_up() -> bool:
+    """Return whether the server has cut off this try by itself, because it got no heartbeats or forgot the try."""
+    why = activity.cancellation_details()
+    return why is not None and (why.timed_out or why.not_found)
+
+
 def _expected(message: str, *details: Any, type: str) -> ApplicationError:
     """Return an expected error, which the library logs without a traceback."""
     return ApplicationError(message, *details, type=type, non_retryable=True, category=ApplicationErrorCategory.BENIGN)
+
+
+def _repeated(message: str, type: str) -> ApplicationError:
+    """Return an error that Temporal repeats, which the library logs without a traceback."""
+    return ApplicationError(message, type=type, category=ApplicationErrorCategory.BENIGN)
 
 
 def _full() -> ApplicationError:
