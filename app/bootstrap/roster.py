@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,11 +18,22 @@ from app.storage.disk import disk_health
 
 def roster_of(chosen: settings.Settings) -> configuration.Roster:
     """Return the agents and backends of a project, including the files that cannot be used."""
-    own = chosen.project.data_directory / "agents.json"
-    described = chosen.project.project / agent_files.FOLDER
-    found = roster.load([resources.bundled("recipes", "agents.json"), described, own])
+    found = roster.load(_files_of(chosen))
     idle = chosen.processes.idle_seconds
     return dataclasses.replace(found, backends=backends.with_idle_seconds(found.backends, idle)) if idle else found
+
+
+def configured_backends(chosen: settings.Settings) -> frozenset[str]:
+    """Return the names of the backends that a project configures or chooses as its default."""
+    bundled, *own = _files_of(chosen)
+    usual, found = roster.load([bundled]).backends, roster.load([bundled, *own])
+    configured = {name for name, config in found.backends.items() if usual.get(name) != config}
+    return frozenset(configured | ({found.default_backend} if found.default_backend else set()))
+
+
+def _files_of(chosen: settings.Settings) -> list[Path]:
+    own = chosen.project.data_directory / "agents.json"
+    return [resources.bundled("recipes", "agents.json"), chosen.project.project / agent_files.FOLDER, own]
 
 
 def sound_roster(chosen: settings.Settings) -> configuration.Roster:

@@ -7,12 +7,14 @@ from __future__ import annotations
 import dataclasses
 import logging
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from app import errors, extras, settings
 from app.agents import json_files
+from app.bootstrap import roster
 from app.bootstrap.engines import Engine, EngineParts, Store
 from app.bootstrap.platform import OpenMode, Platform, directory_of
+from app.domain import capabilities
 from app.storage import folder_store, layout
 
 INSTALL = extras.install("temporal")  # Command that installs the extra.
@@ -92,7 +94,7 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
             queue=messages.queue(parts.store.identity),
             placement=placement,
             folder=folder,
-            serves=_served(chosen.engine.serve, parts.equipment.capabilities()) if mode.works else frozenset(),
+            serves=_served(chosen, parts.equipment.capabilities()) if mode.works else frozenset(),
             services=parts.equipment.services,
             steps=chosen.pool.max_running,
             grace_seconds=chosen.pool.stop_grace_seconds,
@@ -118,11 +120,14 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
     return dataclasses.replace(platform, make_engine=make, elsewhere=True, check_store=check)
 
 
-def _served(wanted: Sequence[str], lacks: Mapping[str, str | None]) -> frozenset[str]:
-    if not wanted:
+def _served(chosen: settings.Settings, lacks: Mapping[str, str | None]) -> frozenset[str]:
+    if not (wanted := chosen.engine.serve):
+        configured = {capabilities.of_backend(name) for name in roster.configured_backends(chosen)}
         for name, lack in lacks.items():
             if lack is not None:
-                _log.info("does not serve %s: %s", name, lack)
+                # Of the bundled backends, most are not installed on a machine.
+                level = logging.WARNING if name in configured else logging.INFO
+                _log.log(level, "does not serve %s: %s", name, lack)
         return frozenset(name for name, lack in lacks.items() if lack is None)
     for name in wanted:
         if name not in lacks:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from app import bootstrap, errors, main, settings
+from app.bootstrap import temporal
 from app.domain import operations, records, runs, states
 from app.engine import ports, stores
 from app.services import requests
@@ -272,3 +273,26 @@ async def _call(
         read_blob=nothing,
         write_log=nothing,
     )
+
+
+def test_a_configured_backend_that_cannot_work_is_a_warning(
+    project: programs.Project, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker warns of a backend that the project configures or chooses; of other bundled ones, it only informs."""
+    configured = {
+        "default_backend": "codex",
+        "backends": {"wrong": {"type": "template", "command": ["no-such-program", "{prompt}"]}},
+    }
+    data = project.path / ".control-room"
+    data.mkdir(exist_ok=True)
+    (data / "agents.json").write_text(json.dumps(configured))
+    lacks = {"backend:wrong": "absent", "backend:codex": "absent", "backend:qwen": "absent", "tools": None}
+    with caplog.at_level("INFO"):
+        found = temporal._served(chosen(project), lacks)
+
+    assert found == {"tools"}
+    assert [(line.levelname, line.getMessage()) for line in caplog.records] == [
+        ("WARNING", "does not serve backend:wrong: absent"),
+        ("WARNING", "does not serve backend:codex: absent"),
+        ("INFO", "does not serve backend:qwen: absent"),
+    ]
