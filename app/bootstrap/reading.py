@@ -161,7 +161,9 @@ class Reading:
             clock=clock.SystemClock(),
             masker=roster.masker_of(self._chosen, roster.roster_of(self._chosen), os.environ),
             surroundings=explanations.Surroundings(
-                service=self._directory.service, is_executed=self._directory.is_executed
+                service=self._directory.service,
+                is_executed=self._directory.is_executed,
+                has_workers=self._directory.has_workers,
             ),
         )
 

@@ -110,6 +110,7 @@ def explanations_of(
         surroundings=explanations.Surroundings(
             service=directory.service,
             is_executed=directory.is_executed,
+            has_workers=directory.has_workers,
             is_owned=store.is_owned,
             pids=pids,
             stalled_after_seconds=chosen.pool.stalled_after_seconds,

@@ -34,6 +34,8 @@ class Surroundings:
     """Returns whether a process has locked the folder of a run; None if this process cannot find out."""
     is_owned: Callable[[], Awaitable[bool]] | None = None
     """Returns whether a process on any machine owns the store; None: only this machine has the runs."""
+    has_workers: Callable[[], bool] = lambda: False
+    """Returns whether workers on Temporal on this machine execute the runs."""
     pids: Callable[[str], Sequence[int]] = lambda run_id: ()
     """Returns the first processes of the programs that a run executes in this process."""
     stalled_after_seconds: float = 300.0  # Silence after which an agent counts as stalled.
@@ -235,6 +237,9 @@ class Explanations:
                 return []
             text = "It waits for processes on other machines; --server with the address of their service says more"
             return [_cause(run_id, "queued", text, view.updated_at)]
+        elif service is None and self._surroundings.has_workers():
+            text = "Workers on Temporal execute it, and no service runs, which would accept orders"
+            return [_cause(run_id, "queued", text, view.updated_at, act=f"{_SERVE} --engine temporal")]
         elif service is None:
             text, act = "Nothing executes it, because no service runs", _SERVE
         elif service.get("pid") == os.getpid():

@@ -9,7 +9,7 @@ import os
 import socket
 import stat
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -184,7 +184,8 @@ class DataDirectory:
             errors.ConfigurationError: `other_engine`, another engine executes them; or the lock fails.
         """
         try:
-            lock = os_disk.lock_file(str(self.path / _IDENTITY), shared=shared)
+            # `has_workers` of another process takes the lock for an instant.
+            lock = _tried(lambda: os_disk.lock_file(str(self.path / _IDENTITY), shared=shared))
         except OSError as error:
             raise disk_health.unusable(self.path, error) from error
         if lock is None:
@@ -220,6 +221,19 @@ class DataDirectory:
             return None
         return self._told()
 
+    def has_workers(self) -> bool:
+        """Return whether processes of the engine on Temporal execute the runs, whose lock is shared."""
+        try:
+            return self._is_free(shared=True) and not self._is_free(shared=False)
+        except OSError:
+            return False
+
+    def _is_free(self, *, shared: bool) -> bool:
+        lock = os_disk.lock_file(str(self.path / _IDENTITY), shared=shared)
+        if lock is not None:
+            lock.release()
+        return lock is not None
+
     def is_executed(self, run_id: str) -> bool | None:
         """Return whether a process executes a run of the folder; None if this process cannot find out."""
         try:
@@ -242,12 +256,7 @@ class DataDirectory:
 
     def _locked(self) -> OsLock | None:
         # `service` of another process takes the lock for an instant; a service keeps it longer than these tries.
-        for _ in range(_LOOKS):
-            lock = os_disk.lock(str(self.path))
-            if lock is not None:
-                return lock
-            threading.Event().wait(_LOOK_SECONDS)
-        return None
+        return _tried(lambda: os_disk.lock(str(self.path)))
 
     def _make_private(self, folder: str) -> None:
         if folder and self._disk.add_folder(folder):
@@ -311,3 +320,11 @@ class DataDirectory:
             told = json.loads(self._disk.read(SERVICE))
         known = told if isinstance(told, dict) else {}
         return {name: known.get(name) for name in ("pid", "host", "since", "url")}
+
+
+def _tried(lock: Callable[[], OsLock | None]) -> OsLock | None:
+    for _ in range(_LOOKS):
+        if (held := lock()) is not None:
+            return held
+        threading.Event().wait(_LOOK_SECONDS)
+    return None

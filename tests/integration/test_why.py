@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from app import errors
+from app import clock, errors
 from app.cli import explaining, folder_client, root, use_cases
 from app.cli.client import Access
 from app.services import requests
+from app.storage import data_directory
 from tests.integration import asking, served
 from tests.integration.held import DELAY_SECONDS, Held
 from tests.integration.project import REPLY, Project
@@ -361,6 +362,15 @@ async def test_without_a_service_nothing_executes(project: Project, capsys: pyte
     text = capsys.readouterr().out
     assert await asyncio.to_thread(root.execute, ["runs", "why", running, "--project", str(killed)]) == 0
     left = capsys.readouterr().out
+    directory = data_directory.DataDirectory(killed / ".control-room", clock=clock.SystemClock(), ids=clock.RandomIds())
+    held = directory.lock_engine(shared=True)
+    assert await asyncio.to_thread(root.execute, ["runs", "why", running, "--project", str(killed)]) == 0
+    by_workers = capsys.readouterr().out
+    held.release()
+    held = directory.lock_engine(shared=False)
+    assert await asyncio.to_thread(root.execute, ["runs", "why", running, "--project", str(killed)]) == 0
+    by_no_worker = capsys.readouterr().out
+    held.release()
     states = {}
     for each in (run_id, running):
         assert await asyncio.to_thread(root.execute, ["runs", "show", each, "--json", *place]) == 0
@@ -372,6 +382,10 @@ async def test_without_a_service_nothing_executes(project: Project, capsys: pyte
     assert local["chain"][0]["act"] == f"control-room gates answer {gate['gate_id']} approve"
     assert "Nothing executes it, because no service runs; Step draft is next." in text
     assert "Step draft was under way when its process ended." in left
+    assert by_no_worker == left
+    assert "Nothing executes it" not in by_workers
+    assert "Workers on Temporal execute it, and no service runs, which would accept orders" in by_workers
+    assert "control-room serve --engine temporal" in by_workers
     assert "control-room serve" in text
     assert {path: path.read_bytes() for path in (project.data / "runs").rglob("*") if path.is_file()} == before
 
