@@ -222,8 +222,8 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         detail={"gate_id": _GATE, "decision": "deny", "by_default": False, "denied": True},
     ),
     errors.Conflict(
-        "its gates need 2 keys with the role approver, and there are none; names that callers claim do not count: add keys"
-        " with control-room keys add",
+        "its gates need 2 keys with the role approver, and there are none; names that callers claim do not count: "
+        "add keys with control-room keys add",
         code="approvals_need_keys",
         detail={"needed": 2, "approvers": 0},
     ),

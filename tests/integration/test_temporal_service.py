@@ -155,7 +155,7 @@ async def test_a_server_that_is_away_is_shown(
     own = temporal_server.DevServer(tmp_path)
     own.start()
 
-    async def until_shown(service: served.Served, *, is_away: bool) -> list[str]:
+    async def until_shown(service: served.Served, *, is_away: bool) -> list[str | None]:
         async def is_shown() -> bool:
             return ("temporal_away_since" in (await service.http.get("/readyz")).json()) is is_away
 
