@@ -175,6 +175,8 @@ type Props = {
   gates: any[] | null;
   /** A question that is not open any more. */
   gone?: boolean;
+  /** A question on the page of its own run, whose head names the run. */
+  own?: boolean;
   id: string;
   kind?: string;
   kinds: Limited[];

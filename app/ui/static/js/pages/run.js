@@ -36,7 +36,7 @@ export function Run({ id }) {
     ${run.unreadable && html`<p class="fault"><strong>${run.unreadable.file} cannot be read now (${run.unreadable.errno}).</strong> The last known state is shown, and nothing is changed. Next try: <${Ago} at=${run.unreadable.next_try_at} />.</p>`}
     <${WhatHappened} run=${run} onDone=${live.refresh} />
     <${Why} run=${run} path=${path} mine=${mine} />
-    <${Questions} gates=${live.data && live.data.status !== "waiting" ? NONE : gates.data} onDecided=${live.refresh} />
+    <${Questions} gates=${live.data && live.data.status !== "waiting" ? NONE : gates.data} own onDecided=${live.refresh} />
     <${Opens} run=${run} />
     ${run.status === "done" && html`<${Outputs} run=${run} result />`}
     <${Facts} run=${run} onDone=${live.refresh} />

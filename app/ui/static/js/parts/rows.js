@@ -137,7 +137,7 @@ function near(frame, height, count) {
 /** @param {string} id */
 const pathOf = (id) => `/api/gates/${encodeURIComponent(id)}`;
 
-/** A gate with what only its own address tells: what is decided on, who asks, who decided. @type {UseGate} */
+/** @type {UseGate} */
 function useGate(id, version) {
   const [gate, setGate] = useState(/** @type {any} */ (null));
   const [error, setError] = useFault();
@@ -151,7 +151,7 @@ function useGate(id, version) {
 const given = signal({});
 
 /** @param {Props} props */
-export function GateCard({ gate, gone, onDecided }) {
+export function GateCard({ gate, gone, own, onDecided }) {
   const [decision, setDecision] = useState("");
   const [message, setMessage] = useDraft(gate.gate_id);
   const [key] = useState(newKey);
@@ -170,9 +170,9 @@ export function GateCard({ gate, gone, onDecided }) {
     onDecided?.();
   };
   return html`<article class=${`card gate ${gone ? "gone" : ""}`} data-row data-gate=${gate.gate_id}>
-    <header><${Status} of="waiting" /> <a class="row-link" href=${`/runs/${gate.run_id}`}>${format.short(by?.description || gate.recipe_id)}</a>
+    <header><${Status} of="waiting" /> ${own ? html`<code>${gate.key}</code>` : html`<a class="row-link" href=${`/runs/${gate.run_id}`}>${format.short(by?.description || gate.recipe_id)}</a>`}
       <span class="push muted" title=${gate.asked_at}>for <${Took} from=${gate.asked_at} /></span></header>
-    <${Asked} gate=${gate} />${by?.session_plan_task_id && html`<p class="muted">Task ${by.session_plan_task_id} of <a href=${`/plans/${by.session_id}`}>its plan</a></p>`}
+    ${!own && html`<${Asked} gate=${gate} />`}${by?.session_plan_task_id && html`<p class="muted">Task ${by.session_plan_task_id} of <a href=${`/plans/${by.session_id}`}>its plan</a></p>`}
     <${Question} gate=${detail || gate} />
     <${Fault} error=${error} />
     ${gate.expires_at && html`<p class="muted">Without an answer, the default <strong>${gate.default}</strong> applies <${Ago} at=${gate.expires_at} />.</p>`}
@@ -227,7 +227,7 @@ const VIA = { local: "on this machine", token: "with the token", browser: "in a 
  * Open questions in the order in which the page learnt of them: a new one moves none, and one that is answered elsewhere
  * keeps its place while a person is among them. @param {Props} props
  */
-export function Questions({ gates, title, count, more, onDecided }) {
+export function Questions({ gates, title, count, more, own, onDecided }) {
   const [, tidy] = useState({});
   const frame = useRef(/** @type {HTMLElement | null} */ (null));
   const kept = useRef(/** @type {any[]} */ ([]));
@@ -236,7 +236,7 @@ export function Questions({ gates, title, count, more, onDecided }) {
   const stays = kept.current.filter((gate) => open(gate) || (frame.current?.matches(":is(:hover, :focus-within)") && !mine[gate.gate_id]));
   kept.current = [...new Map([...stays, ...[...(gates || [])].sort((one, other) => Date.parse(one.asked_at) - Date.parse(other.asked_at))].map((gate) => [gate.gate_id, gate])).values()];
   const cards = html`<div class="questions" ref=${frame} onPointerLeave=${() => tidy({})}>
-    ${each(kept.current, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} gone=${!open(gate)} onDecided=${onDecided} />`)}</div>`;
+    ${each(kept.current, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} gone=${!open(gate)} own=${own} onDecided=${onDecided} />`)}</div>`;
   return html`${kept.current.length > 0 && (title ? html`<${Section} title=${title} count=${count}>${cards}${more}<//>` : cards)}<${Answered} gates=${gates} />`;
 }
 
