@@ -167,6 +167,9 @@ type Props = {
   /** Of a list: the button that shows more of it. */
   more?: any;
   denied: string;
+  /** Of a step's drawer: the log that is shown in it. */
+  log: string | null;
+  names: string[];
   ended: any;
   error: Error | null;
   /** Of a fork: the step that is performed again first; of a duration: its start. */
@@ -339,6 +342,10 @@ type UseDraft = (of: string) => [string, (text: string) => void];
 
 /** Signatures of the functions of `lib`, by their names. */
 declare namespace Do {
+  // logs.js
+  type stepLink = (key: string, log?: string) => string;
+  type useLogs = (path: string | null, ended: string | null | undefined) => string[];
+  type logsOf = (names: string[], step: Step) => string[];
   // base.js
   type signal = <T>(value: T) => Signal<T>;
   type useValue = <T>(from: Signal<T>) => T;

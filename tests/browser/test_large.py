@@ -59,6 +59,8 @@ def test_a_step_repaints_its_own_row(project: Project, page: pages.Page) -> None
     held += "".join(f'  - {{id: s{number}, type: bash, command: "true"}}\n' for number in range(20))
     held += '  - {id: hold, type: bash, command: "until [ -e go ]; do sleep 0.05; done"}\nschema: "1.7"\n'
     project.write(".control-room/recipes/amplifier/held.yaml", held)
+    # All rows are in view: the others are not in the page.
+    page.tab.set_viewport_size({"width": 1280, "height": 2000})
     run = page.api("POST", "/api/runs", {"recipe_id": "held"})
     page.open(f"/runs/{run['run_id']}").shows("It works on hold.")
     page.tab.evaluate("""() => {

@@ -53,6 +53,93 @@ def many(broken: int) -> str:
     return "name: many\nsteps:\n" + "\n".join(lines) + "\n"
 
 
+def test_a_step_leads_to_its_logs(page: Page) -> None:
+    """The drawer of a step links each of its logs, shows it in place under an address of its own, and leads back."""
+    scene = "Story/Scenes/SCN-the-arrival.md"
+    run = page.api("POST", "/api/runs", {"recipe_id": "draft", "args": {"scene_path": scene}})
+    page.open(f"/runs/{run['run_id']}").shows("It is done.")
+    page.tab.locator(".steps").get_by_role("link", name="draft", exact=True).click()
+    drawer = page.tab.locator(".drawer")
+    expect(drawer.locator("[data-log]")).to_have_text(["prompt", "reply"])
+    drawer.get_by_role("link", name="reply").press("Enter")
+    expect(drawer.locator(".log")).to_contain_text(REPLY[:20])
+    page.tab.wait_for_url("**?step=draft&log=draft.1.reply.md")
+    expect(drawer).to_be_focused()
+    page.load_axe()
+    assert page.violations() == []
+    drawer.get_by_role("link", name="Back to the step").press("Enter")
+
+    expect(drawer.get_by_role("link", name="reply")).to_be_focused()
+    page.open(f"/runs/{run['run_id']}?step=draft&log=draft.1.prompt.md")
+    expect(drawer.locator(".log")).to_contain_text("Write it.")
+    drawer.get_by_role("button", name="Close").click()
+    page.tab.wait_for_url(re.compile(r"/runs/[^?]+$"))
+
+
+def test_logs_of_keys_with_signs_are_found(project: Project, page: Page) -> None:
+    """A step leads to its logs also where its key has signs that no file name has."""
+    run_id = start(project, page, 'name: one\nsteps:\n  - {id: one, type: bash, command: "echo hi"}\n')
+    page.shows("It is done.")
+    found = page.tab.evaluate("""async () => {
+        const {logsOf} = await import('/ui/js/parts/logs.js');
+        const names = ['a%2Fb%3A%C3%A9[0].1.stdout.txt', 'a.2.reply.md', 'a.1.reply.md', 'a.b.1.reply.md', 'a.stderr'];
+        return [['a/b:é[0]', 1], ['a', 2], ['a.b', undefined]].map(([key, attempt]) => logsOf(names, {key, attempt}));
+    }""")
+
+    assert found == [["a%2Fb%3A%C3%A9[0].1.stdout.txt"], ["a.2.reply.md", "a.stderr"], ["a.b.1.reply.md"]]
+    assert page.api("GET", f"/api/runs/{run_id}/logs") == ["one.1.stdout.txt"]
+
+
+def test_the_newest_output_is_visible_at_once(project: Project, page: Page) -> None:
+    """The page shows the log of the step at work without a choice, and moves neither it nor what is below."""
+    start(project, page, IN_TURN)
+    log, below = page.tab.locator(".log"), page.tab.locator(".facts.card")
+    expect(log).to_contain_text("first")
+    expect(log).to_be_in_viewport(ratio=1)
+    place = below.evaluate("facts => facts.getBoundingClientRect().y")
+    project.write("one", "")
+    expect(log).to_have_text("second\n", use_inner_text=True)
+    project.write("two", "")
+    page.shows("It is done.")
+
+    expect(log).to_have_text("second\n", use_inner_text=True)
+    assert below.evaluate("facts => facts.getBoundingClientRect().y") == place
+
+
+def test_a_log_that_a_person_reads_stays(project: Project, page: Page) -> None:
+    """The log of a person who has scrolled up stays when a newer step begins; the choice leads to the newest one."""
+    start(project, page, IN_TURN)
+    log = page.tab.locator(".log")
+    expect(log).to_contain_text("first")
+    log.evaluate("log => { log.scrollTop = 0 }")
+    project.write("one", "")
+    page.shows("It works on two.")
+    chooser = page.tab.get_by_role("combobox", name="Log")
+    chooser.locator("option", has_text="two.1").wait_for(state="attached")
+    expect(log).to_contain_text("first")
+    assert log.evaluate("log => log.scrollTop") == 0
+    chooser.select_option(label="newest output")
+
+    expect(log).to_have_text("second\n", use_inner_text=True)
+    project.write("two", "")
+    page.shows("It is done.")
+
+
+def test_the_output_of_each_open_step_can_be_chosen(project: Project, page: Page) -> None:
+    """While two steps are at work, the page offers both outputs, and links the step of the one that it shows."""
+    start(project, page, ABREAST)
+    chooser = page.tab.get_by_role("combobox", name="Log")
+    for number in (2, 1):
+        name = f"each[{number - 1}].1.stdout.txt"
+        chooser.locator("option", has_text=name).wait_for(state="attached")
+        chooser.select_option(label=name)
+        expect(page.tab.locator(".log")).to_have_text(f"number {number}\n", use_inner_text=True)
+    page.tab.locator("section", has=chooser).get_by_role("link", name="each[0]", exact=True).click()
+    page.shows("each[0]", within=".drawer")
+    project.write("go", "")
+    page.shows("It is done.")
+
+
 def test_a_question_names_its_run_only_elsewhere(project: Project, page: Page) -> None:
     """A question repeats nothing of the head of its run's page; in the Inbox it names the run and its recipe."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)

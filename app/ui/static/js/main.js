@@ -6,7 +6,7 @@ import { aboutRuns, follow, isSignedIn, keepSession, post, reachable, request, r
 import { Empty, Fault, Icon, PageTitle, useAct, useFault, useFields } from "./parts/basics.js";
 import { Home, Inbox, Runs } from "./pages/runs.js";
 
-/** A page that stands in for one whose module is loaded when it is opened. @type {Later} */
+/** @type {Later} */
 function later(load, name) {
   /** @type {any} */
   let page = null;

@@ -5,7 +5,7 @@ const UNITS = /** @type {const} */ ([
   ["s", 1],
 ]);
 
-/** A duration in its two largest units, such as `2 h 5 min`. @type {OfNumber} */
+/** @type {OfNumber} */
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "–";
   if (seconds < 1) return `${Math.max(0, Math.round(seconds * 1000))} ms`;

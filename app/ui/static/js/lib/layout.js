@@ -60,7 +60,7 @@ function ordered(ids, edges) {
   return found.reverse();
 }
 
-/** Link two nodes by a cell in each row between them. @type {Do.chain} */
+/** @type {Do.chain} */
 function chain(from, to, width, put) {
   const crossed = [from];
   for (let row = from.row + 1; row < to.row; row += 1) crossed.push(cell(row, row === from.row + 1 ? Math.max(width, 4) : 4));

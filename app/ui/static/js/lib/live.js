@@ -1,4 +1,3 @@
-/** Requests, the stream of events, and addresses that are kept up to date. */
 import { useEffect, useState } from "preact/hooks";
 
 import { setClock, signal } from "./base.js";

@@ -1,7 +1,4 @@
-/**
- * What the page of a run shows: a reducer over the run's answer, portions of its older steps, and its events. Pure: no
- * clock, no network, no page. Steps that stay the same stay the same objects, so that only changed rows are drawn.
- */
+/** What the page of a run shows: a pure reducer. Steps that stay the same stay the same objects: only changed rows are drawn. */
 
 import { duration, seconds } from "./format.js";
 
@@ -219,7 +216,7 @@ export function ticks(whole) {
   return [0, step, 2 * step].filter((at) => at < 0.9 * whole);
 }
 
-/** Per cent of the timeline. @type {Placed} */
+/** @type {Placed} */
 export function bar(step, range, now) {
   const whole = range.to - range.from;
   const begin = Math.min(range.to, Math.max(range.from, Date.parse(step.started_at)));

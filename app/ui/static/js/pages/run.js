@@ -6,8 +6,9 @@ import { get, onEvents, useLive, withQuery } from "../lib/live.js";
 import { FINISHED, answered, bar, happened, isOpen, nameOf, rows, sentence, span, ticks, withOlder, worked } from "../lib/run_state.js";
 import { Ago, Command, Content, Empty, Fault, Id, Missing, Opened, PageTitle, Progress, Section, Status, Took, each, useFault, useList } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
+import { Log, Logs, SaveLog, kindOf, logPath, logsOf, stepLink, useLogs } from "../parts/logs.js";
 import { ChangeLimits, Fork, Marks, RunActions, RunLimits, Verified, metLimit, wasDenied } from "../parts/orders.js";
-import { Decided, Logs, Questions, RunTable, Virtual } from "../parts/rows.js";
+import { Decided, Questions, RunTable, Virtual } from "../parts/rows.js";
 
 /** @type {any[]} */
 const NONE = [];
@@ -17,7 +18,7 @@ const HEARTBEAT = 3000;
 
 const PORTION = 200;
 
-/** A run: how it stands, its graph, timeline, steps, outputs and logs. @param {Props} props */
+/** @param {Props} props */
 export function Run({ id }) {
   const path = `/api/runs/${encodeURIComponent(id)}`;
   const mine = (/** @type {any} */ event) => event.run_id === id;
@@ -26,9 +27,15 @@ export function Run({ id }) {
   useEffect(() => setEvery(live.data?.status === "running" ? HEARTBEAT : 0), [live.data?.status]);
   const gates = useLive(live.data?.status === "waiting" ? withQuery("/api/gates", { run_id: id }) : null, { on: mine });
   const [state, onNear] = useRunState(path, id, live.data);
+  const logs = useLogs(state && path, state?.run.completed_at);
+  // The logs of a run that was at work stay at the top.
+  const begun = useRef("");
+  if (["running", "pending"].includes(state?.run.status)) begun.current = id;
+  const atWork = begun.current === id;
   if (!state) return html`<${Missing} title="Run" id=${id} live=${live} />`;
   const { run } = state;
-  const chosen = address.value.query.get("step");
+  const [chosen, log] = ["step", "log"].map((name) => address.value.query.get(name));
+  const reader = html`<${Logs} key=${`logs ${id}`} path=${path} state=${state} names=${logs} live=${atWork} />`;
   return html`
     <${PageTitle} title=${run.task.description || run.recipe_id} lead=${html`<${Stands} state=${state} />`}
       actions=${html`<${RunActions} run=${run} onDone=${live.refresh} />`} />
@@ -39,15 +46,16 @@ export function Run({ id }) {
     <${Questions} gates=${live.data && live.data.status !== "waiting" ? NONE : gates.data} own onDecided=${live.refresh} />
     <${Opens} run=${run} />
     ${run.status === "done" && html`<${Outputs} run=${run} result />`}
+    ${atWork && reader}
     <${Facts} run=${run} onDone=${live.refresh} />
     <div class="beside"><${RecipeGraph} path=${path} mine=${mine} denied=${wasDenied(run) ? run.error.key : ""} over=${run.status === "done"} /><${Steps} state=${state} onNear=${onNear} /></div>
     <${Outputs} run=${run} />
-    <${Logs} path=${path} ended=${run.completed_at} />
+    ${!atWork && reader}
     <${Children} id=${id} />
-    ${chosen && html`<${StepDrawer} state=${state} name=${chosen} onClose=${() => setQuery({ step: null })} />`}`;
+    ${chosen && html`<${StepDrawer} state=${state} name=${chosen} names=${logs} log=${log} onClose=${() => setQuery({ step: null, log: null })} />`}`;
 }
 
-/** Keep what is known of a run over its answers, and read older steps when they come near. @type {UseRunState} */
+/** @type {UseRunState} */
 function useRunState(path, id, answer) {
   const kept = useRef({ path, answer: /** @type {any} */ (null), state: /** @type {any} */ (null), asked: new Set() });
   const [, setRound] = useState(0);
@@ -80,7 +88,7 @@ function useRunState(path, id, answer) {
   return [kept.current.state, onNear];
 }
 
-/** How a run stands, with the time for which it has been silent. @param {Props} props */
+/** @param {Props} props */
 function Stands({ state: { open, run } }) {
   const now = useNow(Boolean(run.stalled));
   return html`<${Status} of=${wasDenied(run) ? "denied" : run.status} word=${stopped(run) ? undefined : sentence(run, open, now)} />`;
@@ -102,7 +110,7 @@ function WhatHappened({ run, onDone }) {
     <${Section} title="What next"><div class="card"><${RunActions} run=${run} onDone=${onDone} next /></div><//>`;
 }
 
-/** What lets a run continue that met a limit: of its own, of another run, or a budget. @param {Props} props */
+/** @param {Props} props */
 function Raise({ run, onDone }) {
   const { detail = {} } = run.error;
   if (!metLimit(run.error)) return null;
@@ -186,7 +194,7 @@ const LOOK = 5000;
 /** Causes in the run itself that its page shows anyway. */
 const SHOWN = ["ended", "gate", "parked", "paused", "pausing", "cancelling", "agent", "step", "between_steps"];
 
-/** What an unfinished run waits for, link by link; nothing where its page says so already. @param {Props} props */
+/** @param {Props} props */
 function Why({ run, path, mine }) {
   const { data } = useLive(FINISHED.includes(run.status) ? null : `${path}/why`, { on: mine, every: LOOK });
   const chain = data?.chain || [];
@@ -258,18 +266,11 @@ function Bar({ step, range, at, kind }) {
   return html`<span class=${`bar bar-${kind}`} style=${{ left: `${place.left}%`, width: `${place.width}%` }}></span>`;
 }
 
-/** @param {string} key */
-function stepLink(key) {
-  const query = new URLSearchParams(window.location.search);
-  query.set("step", key);
-  return `${window.location.pathname}?${query}`;
-}
-
 /** Lines before a step's number in which its earlier tries may be. */
 const BEFORE = 40;
 
-/** Everything about one step: its attempts, output, error, tokens, receipt. @param {Props} props */
-function StepDrawer({ state, name, onClose }) {
+/** @param {Props} props */
+function StepDrawer({ state, name, names, log, onClose }) {
   const { run } = state;
   const panel = useRef(/** @type {HTMLElement | null} */ (null));
   const [lines, setLines] = useState(/** @type {any[] | null} */ (null));
@@ -277,24 +278,28 @@ function StepDrawer({ state, name, onClose }) {
   const [forks, setForks] = useState(false);
   const first = state.finished.findIndex((step) => step && belongs(step, name));
   const mine = state.finished.filter((step) => step && belongs(step, name));
+  const left = useRef("");
   useEffect(() => {
     const before = document.activeElement;
-    panel.current?.focus();
+    const link = panel.current?.querySelector(`[data-log="${CSS.escape(left.current)}"]`);
+    (link instanceof HTMLElement ? link : panel.current)?.focus();
+    left.current = log || "";
     return () => before instanceof HTMLElement && before.focus();
-  }, [name]);
+  }, [name, log]);
   useEffect(() => {
     read(run.run_id, name, first, mine).then(setLines, setError);
   }, [name, first, mine.length]);
   const open = state.open.filter((step) => belongs(step, name));
   const close = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && onClose();
   const shown = lines || mine;
+  const path = `/api/runs/${encodeURIComponent(run.run_id)}`;
   return html`<div class="drawer" role="dialog" aria-label=${`Step ${name}`} tabindex="-1" ref=${panel} onKeyDown=${close}>
     <header><h2>${name}</h2><div class="actions">${mine.length > 0 && html`<button onClick=${() => setForks(true)}>Fork from this step</button>`}
       <button class="quiet" onClick=${onClose} aria-label="Close">✕</button></div></header>
+    ${log && html`<p><a href=${stepLink(name)}>Back to the step</a></p><div class="actions"><code>${log}</code><${SaveLog} path=${path} name=${log} /></div><${Log} key=${log} path=${logPath(path, log)} />`}
     <${Fault} error=${error} />
     ${forks && html`<${Fork} run=${run} from=${name} onClose=${() => setForks(false)} />`}
-    ${each(open, (step) => html`<${Attempt} key=${`open-${step.key}`} run=${run} step=${step} name=${name} />`)}
-    ${each([...shown].reverse(), (step) => html`<${Attempt} key=${`${step.key}#${step.attempt}`} run=${run} step=${step} name=${name} />`)}
+    ${!log && each([...open, ...[...shown].reverse()], (step) => html`<${Attempt} key=${`${isOpen(step)} ${nameOf(step)}`} path=${path} step=${step} name=${name} names=${names} />`)}
     ${lines && !open.length && !lines.length && html`<p class="muted">No step of this name has begun.</p>`}
   </div>`;
 }
@@ -322,13 +327,12 @@ async function read(runId, name, first, known) {
   return found;
 }
 
-/** A try of a step: what is asked of whom while it goes on, and what came of it. @param {Props} props */
-function Attempt({ run, step, name }) {
-  const path = `/api/runs/${encodeURIComponent(run.run_id)}`;
+/** @param {Props} props */
+function Attempt({ path, step, name, names }) {
   const going = isOpen(step) && !step.gate_id;
   const { data: asked } = useLive(going ? withQuery(`${path}/request`, { key: step.key }) : null, { pause: 60_000 });
   const { backend, model } = asked || step.operation?.body || {};
-  const log = `${step.key}.${step.attempt || 1}.prompt.md`;
+  const logs = logsOf(names, step);
   return html`<section class="attempt">
     <p><${Status} of=${standing(step)} note=${placeOf(step) || `${step.key === name ? "" : `${step.key}, `}attempt ${step.attempt || 1}`} /></p>
     <dl class="facts">
@@ -340,9 +344,9 @@ function Attempt({ run, step, name }) {
       ${backend && html`<dt>Backend</dt><dd>${backend}</dd><dt>Model</dt><dd>${model || step.model || "the backend's default"}</dd>`}
       ${step.usage && html`<dt>Tokens</dt><dd class="number">${format.number(format.tokens(step.usage))}</dd><dt>Cost</dt><dd class="number">${format.price(step.usage)}</dd>`}
       ${step.receipt_id && html`<dt>Receipt</dt><dd><${Opened} path=${`/api/audit/receipts/${step.receipt_id}`} title=${step.receipt_id} /></dd>`}
+      ${logs.length > 0 && html`<dt>Logs</dt><dd>${each(logs, (log) => html`<a href=${stepLink(name, log)} data-log=${log}>${kindOf(log)}</a> `)}</dd>`}
     </dl>
     ${asked && html`<h3>${ASKED[asked.kind] || "What it asks"}</h3><${Content} text=${asked.text} />`}
-    ${!going && step.agent_id && html`<${Opened} path=${`${path}/logs/${encodeURIComponent(log)}`} title="Prompt" />`}
     ${step.gate_id && !isOpen(step) && html`<${Decided} id=${step.gate_id} />`}
     ${step.error && html`<div class="fault"><p>${step.error.message} <code>${step.error.code}</code></p></div>`}
     <${Output} step=${step} />

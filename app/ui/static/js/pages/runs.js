@@ -66,7 +66,7 @@ function Figures({ stats, waiting, busy }) {
   </dl>`;
 }
 
-/** Which project this is, and what executes its runs where that is another service. @param {any} stats */
+/** @param {any} stats */
 function service({ disk, service: { engine, project } }) {
   return html`<code>${project}</code>${engine !== "embedded" && ` on ${engine[0].toUpperCase()}${engine.slice(1)}`}, ${format.bytes(disk.free_bytes)} of disk free`;
 }

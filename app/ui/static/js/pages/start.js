@@ -161,7 +161,7 @@ function acts(node) {
   return node.kind !== "start" && node.kind !== "end";
 }
 
-/** The faults of a refusal: those that belong to one field each, and the others. @type {Beside} */
+/** @type {Beside} */
 function beside(flaws, all) {
   /** @type {Record<string, string>} */
   const found = {};
@@ -184,7 +184,7 @@ async function digest(value) {
 
 const MOST = 20;
 
-/** What will happen, before it does. @param {PreflightProps} props */
+/** @param {PreflightProps} props */
 function Preflight({ report, error, others, faults, nodes, count, lacks, children }) {
   if (!report) return html`<section class="card" aria-label="Before it starts"><p class="muted">${error ? "What it would do cannot be told now; it can be started all the same." : "Looking at what it will do…"}</p><${Fault} error=${error} />${children}</section>`;
   const { agents, note, calls_at_most: calls } = report;
@@ -258,7 +258,7 @@ function schedule(way, text, zone) {
   return { at: Number.isNaN(at.getTime()) ? text : at.toISOString() };
 }
 
-/** The required ones come first. @param {any} schema @returns {Field[]} */
+/** @param {any} schema @returns {Field[]} */
 function fields(schema) {
   const required = new Set(schema?.required || []);
   // What steps set themselves is not asked for.
@@ -287,7 +287,7 @@ function kindOf(schema) {
   return schema.type === undefined ? "any" : "json";
 }
 
-/** A default tells what is expected where the schema does not. @param {any} value @returns {Field["kind"]} */
+/** @param {any} value @returns {Field["kind"]} */
 function kindOfValue(value) {
   if (Array.isArray(value) && value.every((each) => typeof each === "string")) return "list";
   return typeof value === "object" ? "json" : typeof value === "string" ? "text" : "any";

@@ -127,7 +127,7 @@ export function options(all, chosen) {
   return all.map(([value, word]) => html`<option value=${value} selected=${value === chosen}>${word}</option>`);
 }
 
-/** A table; where there is little room, each row is a card. @param {Props} props */
+/** @param {Props} props */
 export function Table({ label, rows, name, columns }) {
   if (!rows?.length) return null;
   return html`<div class="table-frame" tabindex="0" role="group" aria-label=${label}><table role="table"><thead role="rowgroup"><tr role="row">${columns.map(([title, , kind]) => html`<th role="columnheader" class=${kind}>${title || html`<span class="hidden">Actions</span>`}</th>`)}</tr></thead>
@@ -198,7 +198,7 @@ export function Section({ title, count, actions, children }) {
   </section>`;
 }
 
-/** A page whose subject is not known, or not yet. @param {Props} props */
+/** @param {Props} props */
 export function Missing({ title, id, live }) {
   return html`<${PageTitle} title=${title} lead=${id} actions=${live.error && html`<a class="button" href=${`/${title.toLowerCase()}s`}>All ${title.toLowerCase()}s</a>`} /><${Fault} error=${live.error} retry=${live.refresh} />`;
 }
@@ -215,7 +215,7 @@ export function PageTitle({ title, lead, actions }) {
   </header>`;
 }
 
-/** Ask before something happens; the focus returns to where it was. @param {ConfirmProps} props */
+/** @param {ConfirmProps} props */
 export function Confirm({ title, confirm, danger, blocked, children, onConfirm, onClose }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [busy, setBusy] = useState(false);
@@ -246,7 +246,7 @@ export function Confirm({ title, confirm, danger, blocked, children, onConfirm, 
   </dialog>`;
 }
 
-/** A button that asks before it does what it says. @param {AskedProps} props */
+/** @param {AskedProps} props */
 export function AskButton({ word, title = `${word}?`, kind, danger, children, onConfirm }) {
   const [asked, setAsked] = useState(false);
   return html`<button class=${kind} onClick=${() => setAsked(true)}>${word}</button>

@@ -1,4 +1,3 @@
-/** Orders for runs, and what limits runs. */
 import { useEffect, useState } from "preact/hooks";
 
 import { html, navigate, present, signal, useValue } from "../lib/base.js";
@@ -126,7 +125,7 @@ export function usePreflight(body, path = "/api/preflight") {
 
 const MOST = 12;
 
-/** What a resume or a fork would do: which steps run again, and what that costs at most. @param {Props} props */
+/** @param {Props} props */
 function Preview({ id, body, onFound }) {
   const { report, error } = usePreflight(body, `/api/runs/${encodeURIComponent(id)}/preview`);
   const performed = (report?.steps || []).filter((/** @type {any} */ each) => each.action === "again" || each.action === "next");
@@ -249,7 +248,7 @@ export const LIMITS = [...AMOUNTS, ...TIMES];
 
 const LOOK = 5000;
 
-/** Each limit with what is used and reserved of it. @param {Props} props */
+/** @param {Props} props */
 function Standing({ of: state }) {
   const { limits, left, used } = state;
   const isSet = (/** @type {Limited} */ [name]) => (limits[name] ?? null) !== null;
@@ -293,13 +292,13 @@ function LimitDialog({ title, limits, kinds, onSave, onClose, children }) {
     <${LimitFields} values=${values} kinds=${kinds} onChange=${setValues} /><//>`;
 }
 
-/** Fields for limits; an empty one limits nothing. @param {Props} props */
+/** @param {Props} props */
 export function LimitFields({ values, kinds = LIMITS, onChange }) {
   return html`${kinds.map(([name, unit]) => html`<label>At most ${unit} <input inputmode="decimal" placeholder="no limit" value=${values[name] || ""}
     onInput=${typed((value) => onChange({ ...values, [name]: value }))} /></label>`)}`;
 }
 
-/** Return the amounts of filled fields; what is no number is left for the service to refuse. @param {Record<string, string>} values */
+/** @param {Record<string, string>} values */
 export function amounts(values) {
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value.trim() ? (Number.isNaN(Number(value)) ? value : Number(value)) : null]));
 }

@@ -2,8 +2,8 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { html, signal, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { Problem, followStream, get, newKey, post, request, sleep, useLive, withQuery } from "../lib/live.js";
-import { Ago, Confirm, Content, Fault, Progress, Section, Status, Took, announce, each, options, typed, useAct, useDraft, useFault } from "./basics.js";
+import { get, newKey, post } from "../lib/live.js";
+import { Ago, Confirm, Content, Fault, Progress, Section, Status, Took, announce, each, typed, useDraft, useFault } from "./basics.js";
 
 /** @param {RunTableProps} props */
 export function RunTable({ runs, chosen, onChoose, onNear, to = "/runs/" }) {
@@ -250,79 +250,4 @@ function Answered({ gates }) {
   const gone = gates ? seen.filter((id) => !gates.some((gate) => gate.gate_id === id)).slice(-20) : [];
   if (!gone.length) return null;
   return html`<${Section} title="Just answered"><ul class="lines">${gone.reverse().map((id) => html`<li key=${id}><${Decided} id=${id} asks /></li>`)}</ul><//>`;
-}
-
-// Bytes.
-const TAIL = 200_000;
-
-const RETRY = 1000;
-
-/** @param {Props} props */
-export function Logs({ path, ended }) {
-  const logs = useLive(`${path}/logs`, { pause: ended ? 3600_000 : 3000 });
-  // A run may be resumed and end again before the page hears of it.
-  useEffect(logs.refresh, [ended]);
-  const [name, setName] = useState("");
-  const file = `${path}/logs/${encodeURIComponent(name)}`;
-  // The link alone would leave the sign-in behind.
-  const [save, error] = useAct(async () => {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(await (await request("GET", file)).blob());
-    link.download = name;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-  });
-  if (!logs.data?.length) return null;
-  return html`<${Section} title="Logs" count=${logs.data.length}
-    actions=${html`<label>Log <select onChange=${typed(setName)}>
-      <option value="">choose…</option>${options(logs.data.map((/** @type {string} */ log) => [log, log]), name)}</select></label>
-      ${name && html`<a class="button" href=${file} onClick=${save}>Save whole log</a>`}`}>
-    <${Fault} error=${error} />
-    ${!name && html`<p class="muted">Choose a log to read its end. A log that still grows is followed.</p>`}
-    ${name && html`<${Log} key=${name} path=${file} />`}
-  <//>`;
-}
-
-/** @param {Props} props */
-function Log({ path }) {
-  const [text, setText] = useState(/** @type {string | null} */ (null));
-  const [error, setError] = useFault();
-  const frame = useRef(/** @type {HTMLElement | null} */ (null));
-  const atEnd = useRef(true);
-  useEffect(() => {
-    const ended = new AbortController();
-    tail(path, ended, setText).catch((caught) => ended.signal.aborted || setError(caught));
-    return () => ended.abort();
-  }, [path]);
-  // Who reads further up is left there.
-  useLayoutEffect(() => {
-    if (frame.current && atEnd.current) frame.current.scrollTop = frame.current.scrollHeight;
-  }, [text]);
-  const look = () => {
-    const { scrollTop = 0, scrollHeight = 0, clientHeight = 0 } = frame.current || {};
-    atEnd.current = scrollTop + clientHeight > scrollHeight - 40;
-  };
-  return html`<${Fault} error=${error} /><pre class="log" tabindex="0" ref=${frame} onScroll=${look}>${text === null ? "…" : text}</pre>`;
-}
-
-/** Follow a log until its run has ended, through lost connections. @type {Tail} */
-async function tail(path, stopped, show) {
-  let last = "";
-  let over = false;
-  while (!over && !stopped.signal.aborted) {
-    const ended = new AbortController();
-    stopped.signal.addEventListener("abort", () => ended.abort(), { once: true });
-    try {
-      await followStream(withQuery(`${path}/stream`, last ? {} : { tail: TAIL }), last, ended, (item) => {
-        last = item.id || last;
-        if (item.type === "end") over = true;
-        if (item.type === "reset") show(() => "");
-        if (item.type === "text") show((before) => ((before || "") + JSON.parse(item.data).text).slice(-TAIL));
-      });
-    } catch (error) {
-      if (error instanceof Problem) throw error;
-    }
-    if (over) show((before) => before ?? "");
-    else await sleep(RETRY, stopped.signal);
-  }
 }
