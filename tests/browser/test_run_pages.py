@@ -152,3 +152,23 @@ def test_a_question_names_its_run_only_elsewhere(project: Project, page: Page) -
     page.open("/inbox")
     for known in ("look around", "ask-first", run["run_id"]):
         expect(card).to_contain_text(known)
+
+
+def test_failed_steps_and_their_logs_are_found_among_many(project: Project, page: Page) -> None:
+    """A filter in the address leaves the failed steps; the choice of a log offers few, and finds each by its name."""
+    start(project, page, many(broken=41))
+    page.shows("It is done in part")
+    rows = page.tab.locator(".steps [data-row]")
+    page.tab.get_by_label("Show").select_option("failed")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("part_41")
+    page.tab.wait_for_url("**?show=failed")
+    page.tab.get_by_label("Show").select_option("open")
+    page.shows("No step is open.")
+    chooser = page.tab.get_by_role("combobox", name="Log")
+    assert chooser.locator("option").count() < MANY / 1.5
+    expect(chooser.locator("option").nth(1)).to_contain_text("part_41")
+    page.tab.get_by_label("Find a log").fill("part_57")
+    chooser.select_option(label="part_57.1.stdout.txt")
+
+    expect(page.tab.locator(".log")).to_have_text("57\n", use_inner_text=True)

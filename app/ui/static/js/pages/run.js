@@ -4,7 +4,7 @@ import { address, html, setQuery, useNow } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { get, onEvents, useLive, withQuery } from "../lib/live.js";
 import { FINISHED, answered, bar, happened, isOpen, nameOf, rows, sentence, span, ticks, withOlder, worked } from "../lib/run_state.js";
-import { Ago, Command, Content, Empty, Fault, Id, Missing, Opened, PageTitle, Progress, Section, Status, Took, each, useFault, useList } from "../parts/basics.js";
+import { Ago, Command, Content, Empty, Fault, Id, Missing, Opened, PageTitle, Progress, Section, Status, Took, each, options, toQuery, useFault, useList } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
 import { Log, Logs, SaveLog, kindOf, logPath, logsOf, stepLink, useLogs } from "../parts/logs.js";
 import { ChangeLimits, Fork, Marks, RunActions, RunLimits, Verified, metLimit, wasDenied } from "../parts/orders.js";
@@ -207,20 +207,30 @@ function Why({ run, path, mine }) {
       ${act && kind !== "gate" && html`<${Command} text=${act} served />`}</li>`)}</ol><//>`;
 }
 
+const FEW = 12;
+
+/** @type {Record<string, string[]>} */
+const GROUPS = { failed: ["failed", "denied"], waiting: ["waiting"], open: ["running", "queued", "pending"] };
+
 /** The steps of a run with their place in time; only those near the view are in the page. @param {Props} props */
 function Steps({ state, onNear }) {
   const { run } = state;
-  const items = useMemo(() => rows(state), [state]);
+  const all = useMemo(() => rows(state), [state]);
+  const show = address.value.query.get("show") || "";
+  const items = useMemo(() => (show ? all.filter((step) => step && GROUPS[show]?.includes(standing(step))) : all), [all, show]);
+  useEffect(() => void (show && onNear(0, all.length)), [show, all.length]);
   const { from, to } = span(run, useNow(!run.completed_at));
   const range = useMemo(() => ({ from, to }), [from, to]);
-  const others = items.length > (run.total_steps ?? items.length);
-  return html`<${Section} title="Steps" actions=${html`<${Progress} of=${run} />${others && html`<span class="muted" title="Loops, checks, gates and evidence have rows of their own">in ${format.plural(items.length, "row")}</span>`}`}>
-    ${items.length === 0 && html`<${Empty} title="No step has begun." />`}
-    ${items.length > 0 && html`<div class="table steps scrolls" role="table" aria-label="Steps" aria-rowcount=${items.length + 1} tabindex="0">
+  const others = all.length > (run.total_steps ?? all.length);
+  const isRead = !all.includes(undefined);
+  const groups = Object.entries(GROUPS).map(([name, states]) => /** @type {[string, string]} */ ([name, isRead ? `${name} (${all.filter((step) => states.includes(standing(step))).length})` : name]));
+  return html`<${Section} title="Steps" actions=${html`${(all.length > FEW || show) && html`<label>Show <select onChange=${toQuery("show")}>${options([["", "all"], ...groups], show)}</select></label>`}<${Progress} of=${run} />${others && html`<span class="muted" title="Loops, checks, gates and evidence have rows of their own">in ${format.plural(all.length, "row")}</span>`}`}>
+    ${items.length === 0 && html`<${Empty} title=${show ? `No step is ${show}.` : "No step has begun."} />`}
+    ${items.length > 0 && html`<div class=${`table steps scrolls ${items.length > 4 * FEW ? "many" : ""}`} role="table" aria-label="Steps" aria-rowcount=${items.length + 1} tabindex="0">
       <div class="row head" role="row" aria-rowindex="1"><span role="columnheader">Status</span><span role="columnheader">Step</span><span role="columnheader" class="by">By</span>
         <span role="columnheader" class="axis"><span class="hidden">Time</span>${ticks(to - from).map((at) => html`<span style=${{ left: `${(100 * at) / (to - from)}%` }}>${at === 0 ? "0" : format.duration(at / 1000)}</span>`)}</span>
         <span role="columnheader" class="right tokens">Tokens</span><span role="columnheader" class="right">Duration</span></div>
-      <${Virtual} items=${items} name=${nameOf} depends=${[range, run.status]} onNear=${onNear}
+      <${Virtual} items=${items} name=${nameOf} depends=${[range, run.status]} onNear=${show ? undefined : onNear}
         row=${(/** @type {any} */ step) => html`<${StepRow} step=${step} range=${range} />`} />
     </div>`}
   <//>`;
