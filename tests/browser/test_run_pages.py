@@ -172,3 +172,42 @@ def test_failed_steps_and_their_logs_are_found_among_many(project: Project, page
     chooser.select_option(label="part_57.1.stdout.txt")
 
     expect(page.tab.locator(".log")).to_have_text("57\n", use_inner_text=True)
+
+
+def test_a_large_graph_fits_its_frame(project: Project, page: Page) -> None:
+    """A button, with the keyboard too, shows the whole of a large graph and its real size; its texts grow as others."""
+    start(project, page, many(broken=41))
+    page.shows("It is done in part")
+    graph, size = page.tab.locator(".graph"), "graph => [graph.scrollHeight > graph.clientHeight, graph.scrollTop > 0]"
+    expect(graph).to_be_visible()
+    assert graph.evaluate(size) == [True, True]
+    page.button("Fit").focus()
+    page.tab.keyboard.press("Enter")
+    expect(page.button("100 %")).to_be_focused()
+    assert graph.evaluate(size) == [False, False]
+    page.tab.keyboard.press("Enter")
+    expect(page.button("Fit")).to_be_visible()
+    name = graph.locator(".node-name").first
+    heights = [name.evaluate("name => name.getBoundingClientRect().height")]
+    page.tab.evaluate("document.documentElement.style.fontSize = '187.5%'")
+    heights.append(name.evaluate("name => name.getBoundingClientRect().height"))
+
+    assert heights[1] / heights[0] == pytest.approx(2, abs=0.2)
+
+
+def test_a_narrow_page_begins_with_the_list(project: Project, page: Page) -> None:
+    """At 390 pixels the graph is shown on request; a list that is not long has no frame of its own."""
+    page.tab.set_viewport_size({"width": 390, "height": 844})
+    start(
+        project,
+        page,
+        "name: few\nsteps:\n" + "".join(f"  - {{id: s{n}, type: bash, command: 'true'}}\n" for n in range(20)),
+    )
+    page.shows("It is done.")
+    expect(page.tab.locator(".steps [data-row]").first).to_be_visible()
+    assert page.tab.locator(".steps").evaluate("list => list.scrollHeight - list.clientHeight") <= 0
+    assert page.tab.locator(".graph").count() == 0
+    page.button("Show graph").click()
+
+    expect(page.tab.locator(".graph")).to_be_visible()
+    assert page.tab.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -162,8 +162,10 @@ function Arguments({ of, open }) {
 /** @param {Props} props */
 function RecipeGraph({ path, mine, denied, over }) {
   const graph = useLive(`${path}/graph`, { on: mine, every: 3000 });
+  const [narrow] = useState(() => window.matchMedia("(max-width: 47.5rem)").matches);
+  const [open, setOpen] = useState(!narrow);
   if (!graph.data?.nodes?.length) return null;
-  return html`<${Section} title="Graph"><${Graph} graph=${graph.data} denied=${denied} over=${over} onChoose=${(/** @type {any} */ node) => setQuery({ step: node.key || node.id })} /><//>`;
+  return html`<${Section} title="Graph" actions=${narrow && html`<button aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Hide" : "Show"} graph</button>`}>${open && html`<${Graph} graph=${graph.data} denied=${denied} over=${over} onChoose=${(/** @type {any} */ node) => setQuery({ step: node.key || node.id, log: null })} />`}<//>`;
 }
 
 const MOST = 5;

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { html } from "../lib/base.js";
 import { layered } from "../lib/layout.js";
@@ -7,6 +7,12 @@ const NODE = { width: 176, height: 40, between: 40 };
 
 /** Pixels of a graph that has room beside the list of steps. */
 const COLUMN = 224;
+
+/** Pixels in a rem. */
+const ROOT = 15;
+
+/** Below this scale no text can be read. */
+const TINY = 0.4;
 
 /** Nodes above which a graph is only shown as its table. */
 const MOST_NODES = 400;
@@ -18,17 +24,33 @@ export function Graph({ graph, plain = false, denied, over, onChoose }) {
   const form = JSON.stringify([graph.nodes.map((node) => node.id), graph.edges.map((edge) => [edge.source, edge.target, edge.label])]);
   const placed = useMemo(() => (graph.nodes.length > MOST_NODES ? null : place(graph)), [form]);
   const shown = useRef(/** @type {HTMLElement | null} */ (null));
+  const [isLarge, setLarge] = useState(false);
+  /** 0: the whole size. */
+  const [fit, setFit] = useState(0);
   const live = graph.nodes.find((node) => LIVE.includes(node.status))?.id;
   useEffect(() => {
     const node = placed?.nodes.find((each) => each.id === live);
     const { width = 0, height = 0 } = placed || {};
     const { x, y } = node || { x: (width - NODE.width) / 2, y: 0 };
-    shown.current?.scrollTo(x + NODE.width / 2 - shown.current.clientWidth / 2, height && y - shown.current.clientHeight / 2);
-  }, [live, placed]);
+    const frame = shown.current;
+    const scale = width && (frame?.firstElementChild?.getBoundingClientRect().width || 0) / width;
+    if (!fit) frame?.scrollTo(scale * (x + NODE.width / 2) - frame.clientWidth / 2, height && scale * y - frame.clientHeight / 2);
+  }, [live, placed, fit]);
+  useLayoutEffect(() => {
+    const { scrollWidth = 0, clientWidth = 0, scrollHeight = 0, clientHeight = 0 } = shown.current || {};
+    setLarge(scrollWidth > clientWidth || scrollHeight > clientHeight);
+  }, [placed]);
   if (!placed) return html`<p class="muted">The graph has ${graph.nodes.length} nodes; see the list of steps.</p>`;
   const nodes = new Map(graph.nodes.map((node) => [node.id, node]));
-  return html`<div class=${placed.width > COLUMN ? "graph broad" : "graph"} ref=${shown} tabindex="0" role="group" aria-label="Graph; the list beside it has the same content">
-    <svg width=${placed.width} height=${placed.height} viewBox=${`0 0 ${placed.width} ${placed.height}`} aria-hidden="true">
+  const change = () => {
+    const { clientWidth = 0, clientHeight = 0, scrollWidth = 1, scrollHeight = 1 } = shown.current || {};
+    setFit(fit ? 0 : Math.min(clientWidth / scrollWidth, clientHeight / scrollHeight) - 0.01);
+  };
+  const tiny = fit && fit < TINY;
+  const [width, height] = tiny ? ["100%", "100%"] : [placed.width, placed.height].map((size) => `${(size * (fit || 1)) / ROOT}rem`);
+  return html`${isLarge && html`<div class="actions"><button onClick=${change}>${fit ? "100 %" : "Fit"}</button></div>`}
+    <div class=${`graph${placed.width > COLUMN ? " broad" : ""}${tiny ? " tiny" : ""}`} ref=${shown} tabindex="0" role="group" aria-label="Graph; the list beside it has the same content">
+    <svg width=${width} height=${height} preserveAspectRatio=${tiny ? "none" : undefined} viewBox=${`0 0 ${placed.width} ${placed.height}`} aria-hidden="true">
       <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" markerUnits="userSpaceOnUse" orient="auto-start-reverse">
         <path d="M0 0 8 4 0 8z" class="arrow" /></marker></defs>
       ${placed.edges.map((edge) => html`<g class=${`way way-${edge.kind}${graph.edges[edge.index].taken ? " taken" : ""}`}><path class="edge" d=${edge.path} marker-end="url(#arrow)" />
