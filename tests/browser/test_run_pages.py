@@ -211,3 +211,13 @@ def test_a_narrow_page_begins_with_the_list(project: Project, page: Page) -> Non
 
     expect(page.tab.locator(".graph")).to_be_visible()
     assert page.tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_row_under_the_pointer_can_be_read(page: Page) -> None:
+    """The state of a step has enough contrast on the ground of the row under the pointer, too."""
+    run = page.api("POST", "/api/runs", {"recipe_id": "quick"})
+    page.open(f"/runs/{run['run_id']}").shows("It is done.")
+    page.load_axe()
+    page.tab.locator(".steps [data-row]").first.hover()
+
+    assert page.violations() == []
