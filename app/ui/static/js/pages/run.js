@@ -194,7 +194,7 @@ function Children({ id }) {
 const LOOK = 5000;
 
 /** Causes in the run itself that its page shows anyway. */
-const SHOWN = ["ended", "gate", "parked", "paused", "pausing", "cancelling", "agent", "step", "between_steps"];
+const SHOWN = ["ended", "gate", "parked", "paused", "pausing", "cancelling", "agent", "step", "between_steps", "more"];
 
 /** @param {Props} props */
 function Why({ run, path, mine }) {
