@@ -81,7 +81,7 @@ def demo(model: bool, project: Path | None, port: int, opens: bool, ends: bool) 
                 running.wait()
         except KeyboardInterrupt:
             terminal.say("")
-            raise
+            return exit_codes.ExitCode.INTERRUPTED
         finally:
             running.stop()
             terminal.say(f"== stopped; the demo's folder is {folder}")
