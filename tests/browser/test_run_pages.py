@@ -156,8 +156,10 @@ def test_a_question_names_its_run_only_elsewhere(project: Project, page: Page) -
 
 def test_failed_steps_and_their_logs_are_found_among_many(project: Project, page: Page) -> None:
     """A filter in the address leaves the failed steps; the choice of a log offers few, and finds each by its name."""
-    start(project, page, many(broken=41))
+    run_id = start(project, page, many(broken=41))
     page.shows("It is done in part")
+    # A page that has seen the run at work keeps the log that it followed.
+    page.open(f"/runs/{run_id}").shows("It is done in part")
     rows = page.tab.locator(".steps [data-row]")
     page.tab.get_by_label("Show").select_option("failed")
     expect(rows).to_have_count(1)
