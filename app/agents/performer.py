@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from app import errors, settings
+from app import errors, printable, settings
 from app.agents import degeneration, reply_forms
 from app.agents.backends import Backends
 from app.agents.pricing import Pricing
@@ -251,10 +251,9 @@ def _refuse_too_large(size_bytes: int) -> None:
 def _with_way_out(message: str, code: str, prompt: ports.AgentPrompt) -> str:
     if code not in ("unknown_agent_session", "agent_session_damaged") or prompt.agent_session_id is None:
         return message
-    # A program may end its message without a full stop.
     return (
-        f"{message}{'' if message.endswith(('.', '!', '?')) else '.'} To begin the conversation again from the journal,"
-        f" resume the run with `conversation: new` (`control-room runs resume {prompt.run_id} --conversation new`)."
+        f"{printable.sentence(message)} To begin the conversation again from the journal, resume the run with"
+        f" `conversation: new` (`control-room runs resume {prompt.run_id} --conversation new`)."
     )
 
 

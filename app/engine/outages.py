@@ -6,13 +6,14 @@ import logging
 
 
 class Outage:
-    """Logs the begin and the end of an outage, however often what failed is tried in between."""
+    """Logs the begin and the end of an outage, however often what failed is tried in between.
 
-    def __init__(self, log: logging.Logger, began: str, ended: str) -> None:
-        """Args:
+    Args:
         began: Line of the begin, with one `%s` for the error.
         ended: Line of the end.
-        """
+    """
+
+    def __init__(self, log: logging.Logger, began: str, ended: str) -> None:
         self._log = log
         self._began = began
         self._ended = ended

@@ -22,7 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from app import clock, errors
 from app.domain import capabilities, operations, views
-from app.engine import aio, run_engine
+from app.engine import aio, outages, run_engine
 from app.temporal import heartbeats, messages
 
 _LONGEST = 900
@@ -79,20 +79,23 @@ class Entry:
             await self._strike(client, queue)
 
     async def _ask(self, client: Client, queue: str) -> None:
-        is_away = False
+        outage = outages.Outage(
+            _log,
+            "the Temporal server does not answer: %s; no step starts until it does",
+            "the Temporal server answers again",
+        )
         while True:
-            was_away, is_away = is_away, False
             try:
                 await _poll(client, queue, self.written(), _ASKING)
+                outage.worked()
             except RPCError as error:
                 # A poll that nothing answers ends with an error, too.
-                is_away = error.status is RPCStatusCode.UNAVAILABLE
-                if is_away and not was_away:
-                    _log.warning("the Temporal server does not answer: %s; no step starts until it does", error)
+                if error.status is RPCStatusCode.UNAVAILABLE:
+                    outage.failed(error)
+                else:
+                    outage.worked()
             except Exception as error:  # noqa: BLE001 - a worker that asks no more is taken for gone while it works
                 _log.warning("the worker roster was not polled: %r", error)
-            if was_away and not is_away:
-                _log.warning("the Temporal server answers again")
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _strike(self, client: Client, queue: str) -> None:

@@ -175,7 +175,7 @@ def _spread(lines: Iterable[bytes]) -> Iterator[Event]:
         try:
             yield from _objects(_DECODER.raw_decode(line)[0])
         except json.JSONDecodeError as error:
-            # The object may go on in the next lines. Each try may read all of them in vain, so their number is limited.
+            # The object may continue in the next lines. Each try may read all of them in vain, so tries are limited.
             if error.pos == len(line) and tries:
                 tries -= 1
                 with contextlib.suppress(ValueError, RecursionError):

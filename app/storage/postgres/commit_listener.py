@@ -74,13 +74,11 @@ class PostgresCommitListener:
         """Called with each run that another process has begun or resumed."""
         self.is_listening = False
         """Whether every commit is now announced to this process."""
-        self.is_cut_off = False
         self._cut_off = outages.Outage(
             _log,
             "the store does not answer, so that commits of other processes are not announced: %s",
             "the store answers again, and announces commits of other processes",
         )
-        """Whether the last attempt to reach the server failed."""
 
     def start(self, on_write: Callable[[str | None], None]) -> None:
         """Begin to listen.
@@ -90,6 +88,11 @@ class PostgresCommitListener:
         """
         if self._task is None:
             self._task = asyncio.create_task(self._listen(on_write), name="commit listener")
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Return whether the last attempt to reach the server failed."""
+        return self._cut_off.is_on
 
     async def stop(self) -> None:
         """Stop listening, and wait for the end."""
@@ -105,19 +108,17 @@ class PostgresCommitListener:
             try:
                 connection = await self._workers.run(self._connected)
             except psycopg.Error as error:
-                self.is_cut_off = True
                 self._cut_off.failed(error)
                 await asyncio.sleep(_RECONNECT_SECONDS)
                 continue
             try:
                 # Earlier commits are not announced to this connection.
                 self._source.feed.interrupt()
-                self.is_listening, self.is_cut_off = True, False
+                self.is_listening = True
                 self._cut_off.worked()
                 on_write(None)
                 await self._follow(connection, on_write)
             except psycopg.Error as error:
-                self.is_cut_off = True
                 self._cut_off.failed(error)
             finally:
                 self.is_listening = False

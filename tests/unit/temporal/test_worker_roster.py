@@ -75,23 +75,29 @@ async def test_a_worker_that_asks_no_more_is_missed_soon() -> None:
     assert known == {"commands": run_engine.Lack(text=f"{where} there (second) serves commands")}
 
 
-async def test_a_worker_asks_on_after_an_answer_and_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker is listed again after an answer or a failure, and leaves the roster when it stops in order."""
-    monkeypatch.setattr(worker_roster, "_AGAIN_SECONDS", 0)
-    monkeypatch.setattr(worker_roster, "_LOOK_SECONDS", 0)
-    clock, again = FakeClock(), asyncio.Event()
-    answers = iter([None, RPCError("away", RPCStatusCode.UNAVAILABLE, b""), RuntimeError("not connected")])
+def answering(clock: FakeClock, again: asyncio.Event, *faults: Exception | None) -> Callable[[str], Awaitable[None]]:
+    """Return a server's answers: a second later each, by the faults in turn; then it is silent, and sets the event."""
+    left = iter(faults)
 
     async def answer(identity: str) -> None:
         clock.advance(1)
-        for fault in answers:
+        for fault in left:
             if fault is not None:
                 raise fault
             return
         again.set()
         await silent(identity)
 
-    server: Any = Server(clock, answer)
+    return answer
+
+
+async def test_a_worker_asks_on_after_an_answer_and_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker is listed again after an answer or a failure, and leaves the roster when it stops in order."""
+    monkeypatch.setattr(worker_roster, "_AGAIN_SECONDS", 0)
+    monkeypatch.setattr(worker_roster, "_LOOK_SECONDS", 0)
+    clock, again = FakeClock(), asyncio.Event()
+    away = RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
+    server: Any = Server(clock, answering(clock, again, None, away, RuntimeError("not connected")))
     rolled = worker_roster.WorkerRoster(server, "runs", clock, ())
     async with ENTRY.listed(server, "runs"):
         await again.wait()
@@ -108,17 +114,8 @@ async def test_a_worker_says_once_that_its_server_is_away(
     monkeypatch.setattr(worker_roster, "_AGAIN_SECONDS", 0)
     monkeypatch.setattr(worker_roster, "_LOOK_SECONDS", 0)
     away = RPCError("tcp connect error", RPCStatusCode.UNAVAILABLE, b"")
-    answers, again = iter([None, away, away, RPCError("", RPCStatusCode.DEADLINE_EXCEEDED, b""), None]), asyncio.Event()
-
-    async def answer(identity: str) -> None:
-        for fault in answers:
-            if fault is not None:
-                raise fault
-            return
-        again.set()
-        await silent(identity)
-
-    server: Any = Server(FakeClock(), answer)
+    clock, again, late = FakeClock(), asyncio.Event(), RPCError("", RPCStatusCode.DEADLINE_EXCEEDED, b"")
+    server: Any = Server(clock, answering(clock, again, None, away, away, late, None))
     async with ENTRY.listed(server, "runs"):
         await again.wait()
 
