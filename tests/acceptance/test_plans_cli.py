@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from app.domain import plans
 from app.services.plans import plan_inputs
 from tests import smoke
 from tests.acceptance import processes, programs
@@ -384,8 +385,13 @@ def test_a_planner_fault_ends_the_following_command(
     session = made(tmp_path, place)
     plan("approve", session, *place)
 
-    async def broken(*_: Any) -> None:
-        raise ZeroDivisionError("seven by nothing")
+    looks = plan_inputs.PlanInputs._look
+
+    async def broken(held: plan_inputs.PlanInputs, plan: plans.Plan, waiting: Any) -> Any:
+        # An earlier fault could come before the order to start the plan.
+        if plan.status is plans.PlanState.RUNNING:
+            raise ZeroDivisionError("seven by nothing")
+        return await looks(held, plan, waiting)
 
     with monkeypatch.context() as patched:
         patched.setattr(plan_inputs.PlanInputs, "_look", broken)
