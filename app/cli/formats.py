@@ -149,12 +149,14 @@ def _standing(line: Mapping[str, Any]) -> str:
 
 
 def _spent(line: Mapping[str, Any]) -> str | None:
-    """Return tokens read and written, and the price if it was reported."""
+    """Return tokens read and written, and the price, as far as they were reported."""
     usage = line.get("usage")
     if not usage:
         return None
-    price = "" if usage["cost_usd"] is None else f" {money(usage['cost_usd'])}"
-    return f"{usage['input_tokens']}/{usage['output_tokens']}{price}"
+    counts = [usage["input_tokens"], usage["output_tokens"]]
+    tokens = "/".join("-" if count is None else str(count) for count in counts) if counts != [None, None] else ""
+    price = "" if usage["cost_usd"] is None else money(usage["cost_usd"])
+    return f"{tokens} {price}".strip() or None
 
 
 def actor(line: Mapping[str, Any]) -> str | None:

@@ -14,6 +14,7 @@ QUARTER_MINUTES = 15
 
 _MINUTES = slice(14, 16)
 _MOST = 2**53
+_UNREPORTED = Usage(input_tokens=None, output_tokens=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,8 @@ class UsageTally:
         self, records: Iterable[Record] = (), reserved: Mapping[tuple[str, int], Reserved] | None = None
     ) -> None:
         self.total = Usage()
-        """Usage of all lines; dead lines and repeated attempts cost money too."""
+        """Usage of all lines; dead lines and repeated attempts cost money too. Zero without a call; an amount that no
+        call reported is None."""
         self._sums: dict[tuple[str, str, str], list[Any]] = {}
         for record in records:
             self.add(record, reserved.get((record.key, record.attempt)) if reserved else None)
@@ -113,9 +115,10 @@ class UsageTally:
         # A call that reported no usage was made nevertheless, and counts as silent.
         if reported is None:
             if _is_call(record):
+                self._count(_UNREPORTED)
                 sums = self._part(record)
                 sums[_SILENT] += 1
-                _add_reserved(sums, reserved, Usage(input_tokens=None, output_tokens=None))
+                _add_reserved(sums, reserved, _UNREPORTED)
             return
         usage = Usage(
             input_tokens=_amount(reported.input_tokens, int),
@@ -123,7 +126,7 @@ class UsageTally:
             cost_usd=_amount(reported.cost_usd, int, float),
             cost_estimated_usd=_amount(reported.cost_estimated_usd, int, float),
         )
-        self.total = self.total.plus(usage)
+        self._count(usage)
         sums = self._part(record)
         _add_reserved(sums, reserved, usage)
         sums[_CALLS] += 1
@@ -150,6 +153,9 @@ class UsageTally:
         """
         parts = [*(self.sums() if self._sums else ()), *[each.as_sum() for each in reserved]]
         return RunFacts(started_at=started_at, usage=self.total, sums=merged(parts) if parts else ())
+
+    def _count(self, usage: Usage) -> None:
+        self.total = (self.total if self._sums else _UNREPORTED).plus(usage)
 
     def _part(self, record: Record) -> list[Any]:
         place = quarter_of(record.completed_at), str(record.line.get("agent_id") or ""), _model(record)
@@ -188,14 +194,6 @@ def quarter_of(at: str) -> str:
     return f"{at[:14]}{int(minutes) // QUARTER_MINUTES * QUARTER_MINUTES:02d}:00.000Z"
 
 
-def total_usage(records: Iterable[Record]) -> Usage:
-    """Return the total usage of all lines; dead lines and repeated attempts cost money too."""
-    added = Usage()
-    for record in records:
-        added = added.plus(record.usage) if record.usage else added
-    return added
-
-
 def uncharged(
     reserved: Mapping[tuple[str, int], Reserved], records: Iterable[Record]
 ) -> dict[tuple[str, int], Reserved]:
@@ -209,6 +207,9 @@ def uncharged(
 
 
 def _is_call(record: Record) -> bool:
+    # The source of a fork paid for the steps that were taken over.
+    if record.line.get("taken_over"):
+        return False
     if record.line.get("agent_id") is None:
         return record.line.get("provider") is not None
     operation: Any = record.line.get("operation")

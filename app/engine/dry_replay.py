@@ -189,7 +189,7 @@ def view_without_driver(loaded: Loaded) -> views.RunView:
         reason=gates.end_reason(end_line.error, end_line.ending) if end_line else _why(decided),
         records=loaded.records,
         dead=frozenset(decided.dead),
-        usage=usage_sums.total_usage(loaded.records),
+        usage=usage_sums.UsageTally(loaded.records).total,
         error=end_line.error if end_line else decided.pause_error,
         ending=end_line.ending if end_line else None,
         limits=loaded.limits,

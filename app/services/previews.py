@@ -127,7 +127,7 @@ class Previews:
             finished=found.finished,
             calls_at_most=limit.most,
             cost_usd_at_most=worst.cost_usd,
-            paid_before=usage_sums.total_usage(again),
+            paid_before=usage_sums.UsageTally(again).total,
             note=limit.note
             if limit.most is None
             else None
@@ -166,7 +166,7 @@ def _left(start: runs.RunStart, paid: Sequence[records.Record]) -> runs.RunStart
     """Return a start whose limits are reduced to their remainders."""
     if start.limits.cost_usd is None and start.limits.tokens is None:
         return start
-    spent = usage_sums.total_usage(paid)
+    spent = usage_sums.UsageTally(paid).total
     cost = (spent.cost_usd or 0.0) + (spent.cost_estimated_usd or 0.0)
     tokens = (spent.input_tokens or 0) + (spent.output_tokens or 0)
     left = {"cost_usd": cost, "tokens": tokens}

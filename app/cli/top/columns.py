@@ -113,8 +113,9 @@ def money(amount: float | None) -> str:
 
 
 def tokens(usage: Row) -> str:
-    """Return the tokens of a call or a run, read and written together."""
-    return short((usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0))
+    """Return the tokens of a call or a run, read and written together; a dash if none were reported."""
+    counts = [usage.get("input_tokens"), usage.get("output_tokens")]
+    return "-" if counts == [None, None] else short(sum(count or 0 for count in counts))
 
 
 def short(count: int) -> str:

@@ -76,6 +76,27 @@ def test_sums_of_prices_have_no_dust() -> None:
     assert "5.2  " in statistics._usage({"by": "recipe", "rows": [row], "total": {**row, "cost_usd": 5.2 + 1e-15}})
 
 
+@pytest.mark.parametrize(
+    ("read", "written", "price", "step", "run"),
+    [
+        (12, 5, 0.5, "12/5 $0.50", "17"),
+        (None, 5, None, "-/5", "5"),
+        (None, None, 0.5, "$0.50", "-"),
+        (None, None, None, "-", "-"),
+        (0, 0, None, "0/0", "0"),
+    ],
+)
+def test_unreported_tokens_are_not_printed_as_a_number(
+    read: int | None, written: int | None, price: float | None, step: str, run: str
+) -> None:
+    """Amounts of tokens that were not reported are dashes, or absent, and never 0."""
+    usage = {"input_tokens": read, "output_tokens": written, "cost_usd": price}
+    line = {"key": "draft", "phase": None, "status": "done", "usage": usage, "output_preview": "a scene"}
+
+    assert formats.steps([line]).splitlines()[1].split("done")[1].removesuffix("a scene").strip() == step
+    assert columns.tokens(usage) == run
+
+
 async def test_a_command_is_shown_with_the_values_that_it_names() -> None:
     """A command is printed with the recipe values that it uses as variables, and without other variables."""
     env = {"RECIPE_VALUE_1": "two words", "OTHER": "x"}
