@@ -114,7 +114,7 @@ class UsageTally:
         reported = record.usage
         # A call that reported no usage was made nevertheless, and counts as silent.
         if reported is None:
-            if _is_call(record):
+            if is_call(record):
                 self._count(_UNREPORTED)
                 sums = self._part(record)
                 sums[_SILENT] += 1
@@ -206,7 +206,8 @@ def uncharged(
     return left
 
 
-def _is_call(record: Record) -> bool:
+def is_call(record: Record) -> bool:
+    """Return whether a line is a call of an agent or of a model's program, which may have reported no usage."""
     # The source of a fork paid for the steps that were taken over.
     if record.line.get("taken_over"):
         return False

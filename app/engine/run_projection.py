@@ -113,8 +113,9 @@ class RunProjection:
         # Lines are declared dead only while no runner has the run.
         if record.final:
             self.counted.append(record)
-        # Most steps call no agent.
-        if record.usage is not None or record.line.get("agent_id") is not None:
+        # Most steps call no agent; this is on the way of each.
+        line = record.line
+        if record.usage is not None or line.get("agent_id") is not None or line.get("provider") is not None:
             reserved = self._log.loaded.decisions.reserved
             self._tally.add(record, reserved.pop((record.key, record.attempt), None))
             if record.covers is not None:

@@ -11,7 +11,7 @@ import pytest
 
 from app import clock, errors
 from app.dialects import registry
-from app.domain import decisions, operations, plain, records
+from app.domain import decisions, operations, plain, records, usage_sums
 from app.domain.states import RunState
 from app.engine import driver_context, driver_scheduler, journal_lines, probes, replay, runner, stores
 from app.engine.run_equipment import Equipment
@@ -188,8 +188,8 @@ def _in_todays_form(shown):
 
 def _unreported(run):
     """Return the sums of a run whose calls reported no tokens, which older manifests contained as 0."""
-    kinds = {line["operation"].get("body", {}).get("kind", "agent_call") for line in run.lines if line.get("agent_id")}
-    if "agent_call" not in kinds or any(line.get("usage") for line in run.lines):
+    called = any(usage_sums.is_call(record) for record in run.records())
+    if not called or any(line.get("usage") for line in run.lines):
         return {}
     return {"usage": run.manifest["usage"] | {"input_tokens": None, "output_tokens": None, "cost_usd": None}}
 
