@@ -84,6 +84,7 @@ def test_a_reader_that_goes_away_stops_the_run(project: Project):
     assert control_room("runs", "resume", run_id, project=project).stdout
 
 
+@pytest.mark.slow
 def test_closed_streams_do_not_change_the_exit_code(project: Project):
     """A run without any output stream ends normally."""
     command = f"exec {' '.join(recipe_programs.COMMAND)} {' '.join(SAID)} --verbose >&- 2>&-"
@@ -95,6 +96,7 @@ def test_closed_streams_do_not_change_the_exit_code(project: Project):
     assert shown(project.run_ids()[0], project)["status"] == "done"
 
 
+@pytest.mark.slow
 def test_replies_cannot_steer_a_terminal(project: Project):
     """On a terminal, control characters of a reply are escaped."""
     project.script(recipe_harness.STRAIGHT | {"review": says("no-issues", "\x1b[2J\x1b]0;mine\x07")})

@@ -226,6 +226,7 @@ os.execv(sys.executable, [sys.executable, "-m", "app", *sys.argv[2:]])
 """
 
 
+@pytest.mark.slow
 def test_a_closed_terminal_lets_the_step_in_flight_end(project: programs.Project):
     """After the terminal closes, the step in progress is recorded within the grace period, and not performed again."""
     project.say(brief=[{"text": "paid for", "delay_seconds": 2}, {"text": "paid for twice"}])
@@ -478,6 +479,7 @@ def test_an_unknown_recipe_leaves_nothing(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_failure_is_printed_once(project: programs.Project, tmp_path: Path):
     """If output and errors share one file, the reason of a failure is in it once, as the last line of the output."""
     project.say(draft={"error": {"code": "model_crashed", "message": "the model broke"}})
@@ -779,6 +781,7 @@ def test_index_is_rebuilt_from_the_folders(project: programs.Project):
     assert [run["run_id"] for run in programs.asked("runs", "list", project=project)] == [run_id]
 
 
+@pytest.mark.slow
 def test_openapi_document_is_printed_and_written(tmp_path: Path):
     """The OpenAPI document is valid JSON, on stdout or in a file."""
     printed = programs.control_room("openapi").stdout

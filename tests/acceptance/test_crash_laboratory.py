@@ -382,6 +382,7 @@ def test_each_end_of_a_process_explains_one_more_execution(bench: process_sweeps
     assert trials.judge("here", seen, second, thrice, earlier=first).twice == (f"{key}/{attempt}",)
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_table(tmp_path: Path) -> None:
     """`crashtest` prints a row for each sweep and ends with 0; with `--output` it also writes the page."""
     project = programs.make_project(tmp_path / "project")

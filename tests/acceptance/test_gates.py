@@ -150,6 +150,7 @@ def test_a_run_that_waits_can_be_resumed(project: programs.Project) -> None:
     assert parsed_output("gates", project=project) == [before]
 
 
+@pytest.mark.slow
 def test_without_a_person_a_default_is_waited_for(project: programs.Project) -> None:
     """If every open gate has a default, a command without a terminal reports that, waits for it, and ends the run."""
     gate = {"gate": "ship", "default": "approve", "expires_seconds": 4}
@@ -176,6 +177,7 @@ def test_the_person_at_the_terminal_is_asked(project: programs.Project) -> None:
     assert (answer["decision"], answer["message"]) == ("approve", "well done")
 
 
+@pytest.mark.slow
 def test_ctrl_d_leaves_the_run_waiting_for_its_answer(project: programs.Project) -> None:
     """Ctrl-D leaves the run waiting with exit code 1, Ctrl-C interrupts it with 130, and a later answer still works."""
     with at_a_terminal(project, "run", "ship") as terminal:
@@ -199,6 +201,7 @@ def test_ctrl_d_leaves_the_run_waiting_for_its_answer(project: programs.Project)
         assert terminal.ended() == 1
 
 
+@pytest.mark.slow
 def test_a_question_goes_away_with_its_time(project: programs.Project) -> None:
     """While the person at the terminal has not answered, the gate takes its default, and the run continues."""
     gate = {"gate": "ship", "default": "approve", "expires_seconds": 4}

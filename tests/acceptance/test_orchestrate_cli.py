@@ -493,6 +493,7 @@ def test_waits_and_leftover_processes_are_reported(workspace: Workspace):
     assert [told[key]["level"] for key in ("Wait.waiting", "Leave.left_behind")] == ["info", "warning"]
 
 
+@pytest.mark.slow
 def test_a_resumed_wait_has_its_whole_time_limit_again(workspace: Workspace):
     """Time without a process does not count for a wait: a resumed wait has its whole time limit again."""
     wait = {"name": "Wait", "wait_for": {"glob": "go", "timeout_sec": 4, "poll_ms": 20}}

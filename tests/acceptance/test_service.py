@@ -300,6 +300,7 @@ def test_token_is_asked_for_everywhere_but_health(project: programs.Project):
     assert (refused.status_code, alive.status_code, known.status_code) == (401, 200, 200)
 
 
+@pytest.mark.slow
 def test_idle_service_is_small(project: programs.Project):
     """An idle service stays under 120 MB."""
     with programs.service(project, **processes.COLD) as service, service.http() as http:

@@ -49,6 +49,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("*.whl"))
 
 
+@pytest.mark.slow
 def test_unpacked_wheel_runs_all_four_languages(wheel: Path, tmp_path: Path) -> None:
     """The files of the wheel run where its required packages are installed."""
     venv.create(tmp_path / "venv", with_pip=False)

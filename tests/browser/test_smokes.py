@@ -86,6 +86,7 @@ def test_a_failed_run_shows_its_reason_and_can_be_resumed(project: Project, page
     page.shows("It is done.")
 
 
+@pytest.mark.slow
 def test_the_list_is_there_after_two_requests(page: Page) -> None:
     """The first rows of the list need one request, beside the stream that keeps the list up to date."""
     page.api("POST", "/api/runs", {"recipe_id": "quick"})
@@ -105,6 +106,7 @@ def test_the_list_is_there_after_two_requests(page: Page) -> None:
     assert len({url.split("?")[0] for url in asked}) == 2
 
 
+@pytest.mark.slow
 def test_an_unknown_price_is_never_zero(project: Project, page: Page) -> None:
     """The page of costs adds up the reported costs, and shows the others as unknown."""
     project.say("draft", text="It is dark.", usage={"input_tokens": 700, "output_tokens": 50, "cost_usd": 0.25})
@@ -141,6 +143,7 @@ def test_a_plan_goes_from_tasks_to_done(page: Page) -> None:
     page.shows("It is done.")
 
 
+@pytest.mark.slow
 def test_hostile_texts_are_texts(page: Page) -> None:
     """A page shows markup, escape codes and right-to-left marks of a description as plain text."""
     hostile = "<img src=x onerror=alert(1)><b>bold</b> \u202egnirts \x07 {{x}}"

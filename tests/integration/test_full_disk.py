@@ -214,6 +214,7 @@ async def test_a_command_waits_for_its_output_file(disk: SmallDisk, tmp_path: Pa
     assert (tmp_path / "begun").read_text() == "begun\n"
 
 
+@pytest.mark.slow
 def test_a_killed_service_continues_a_command_once_a_full_disk_has_room(disk: SmallDisk, tmp_path: Path) -> None:
     """A command cut off with its service waits on a full disk instead of being cut off too often, and then ends."""
     project = programs.make_project(disk.root / "project")

@@ -337,6 +337,7 @@ async def test_gates_are_there_after_a_restart(project: Project) -> None:
             assert (await asked.until(run_id, "done", "failed"))["status"] == "done"
 
 
+@pytest.mark.slow
 async def test_a_default_is_taken_in_time_after_a_restart(project: Project) -> None:
     """The time limit of a gate continues while no service runs; its default is recorded as a default."""
     steps = ({"gate": "ship", "default": "deny", "expires_seconds": 4},)

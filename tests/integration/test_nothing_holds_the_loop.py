@@ -90,6 +90,7 @@ def test_bodies(service: slices.Watched, path: str, request: pytest.FixtureReque
             service.check(f"{body.method} {path}: {body.name}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", both(sorted(ws_messages.TYPES), "subscribe"))
 def test_messages(service: slices.Watched, kind: str) -> None:
     """Every type of message is answered in short turns with every nasty content."""
@@ -289,6 +290,7 @@ def test_long_logs(project: Project, megabytes: int) -> None:
             service.check(f"logs{path}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [200, pytest.param(100_000, marks=SLOW)])
 def test_long_event_streams(project: Project, count: int) -> None:
     """A stream of 100,000 events, and its end alone, is sent in short turns."""

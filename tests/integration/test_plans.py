@@ -136,6 +136,7 @@ async def test_looking_at_plans_takes_no_lock(project: Project) -> None:
     assert rested == shown
 
 
+@pytest.mark.slow
 async def test_forty_unfinished_plans_continue_at_a_start(project: Project) -> None:
     """A service with forty unfinished plans is ready at once, and completes all of them."""
     toolbox = chores.Toolbox()

@@ -144,6 +144,7 @@ async def test_a_database_is_not_begun_beside_folders(project: Project, url: str
     assert [run["run_id"] for run in json.loads(listed.stdout)] == [run_id]
 
 
+@pytest.mark.slow
 async def test_a_store_has_one_owner(project: Project, url: str) -> None:
     """A second process that would write is refused with the name of the store's owner."""
     async with served.in_process(project, store_url=url):
@@ -167,6 +168,7 @@ async def test_a_server_that_comes_later_is_waited_for(project: Project, tmp_pat
     assert shown["status"] == "done"
 
 
+@pytest.mark.slow
 async def test_a_server_that_goes_away_is_named_as_the_cause(project: Project) -> None:
     """No answer blames a disk or a failed write; once the server is back, the service accepts runs again."""
     with postgres_server.running() as server:

@@ -148,6 +148,7 @@ async def test_a_conversation_is_followed_at_any_service(
     assert rest == second[1:]
 
 
+@pytest.mark.slow
 async def test_a_service_that_stopped_listening_reads_again(
     pair: tuple[listening.Listening, listening.Listening],
     machines: Machines,  # noqa: F811

@@ -94,6 +94,7 @@ async def begun_again(scene: Scene, run_id: str) -> None:  # noqa: F811
     assert sum(call["prompt"].endswith(said[0]["prompt"]) for call in asked) <= 1
 
 
+@pytest.mark.slow
 async def test_a_lost_conversation_is_begun_again_by_order(scene: Scene):  # noqa: F811
     """If the worker's program has lost the conversation, the step fails, and an order begins it from the journal."""
     run_id = await scene.start("small", args={"backend": "remembering"})

@@ -141,6 +141,7 @@ async def test_a_newer_run_cancels_earlier_ones(service: served.Served, policy: 
     assert (service.project.root / "marks").read_text().split() == ["third"]
 
 
+@pytest.mark.slow
 async def test_runs_of_agent_recipes_wait_for_key_and_workspace(service: served.Served):
     """A run that waits for its key does not occupy the workspace it needs too, and each run ends in its turn."""
     alone: dict[str, Any] = {"exclusive_workspace": True}

@@ -45,7 +45,6 @@ class Served:
         self.workers = workers
 
 
-EACH_STORE = pytest.mark.parametrize("both", ["folders", "postgres"], indirect=True)
 EACH_SLOWLY = pytest.mark.parametrize(
     "both", ["folders", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True
 )
@@ -84,7 +83,7 @@ async def both(
         yield Served(one, two, workers)
 
 
-@EACH_STORE
+@EACH_SLOWLY
 async def test_two_workers_keep_one_limit(both: Served) -> None:
     """Runs below a run keep within its calls on all workers; after a raise each continues to its end."""
     one, two = both.one, both.two
@@ -147,7 +146,7 @@ async def replayed(both: Served, run_id: str) -> None:
 
 
 @EACH_SLOWLY
-@pytest.mark.parametrize("name", ["wall_seconds", "active_seconds"])
+@pytest.mark.parametrize("name", [pytest.param("wall_seconds", marks=pytest.mark.slow), "active_seconds"])
 async def test_a_time_limit_cuts_a_step_in_flight_off(both: Served, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A time limit interrupts a step in a further workflow, too; a raise repeats the step, and its time counts."""
     monkeypatch.setattr(messages, "STEPS_OF_A_HISTORY", 2)
@@ -170,6 +169,7 @@ async def test_a_time_limit_cuts_a_step_in_flight_off(both: Served, name: str, m
     assert (done["status"], done["steps"][-1]["attempt"]) == ("done", 2)
 
 
+@pytest.mark.slow
 async def test_a_limit_of_active_time_is_reached_by_itself(both: Served) -> None:
     """A step is interrupted when the active time of its run reaches the limit."""
     run_id = await both.one.start("long", limits={"active_seconds": 1})
@@ -188,6 +188,7 @@ async def test_a_limit_of_wall_time_reaches_a_run_that_waits(both: Served) -> No
     assert (paused["reason"], waits["status"]) == ("time_limit", "waiting")
 
 
+@pytest.mark.slow
 async def test_runs_below_stop_with_the_run_that_has_taken_its_time(both: Served) -> None:
     """At any depth, runs below name the run that reached its limit, and continue when the limit is raised."""
     run_id = await both.one.start("above", limits={"wall_seconds": 3600})

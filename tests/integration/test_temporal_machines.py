@@ -315,6 +315,7 @@ async def test_the_child_of_a_run_is_where_its_parent_is(scene: Scene, machines:
         assert (await scene.service.store.read(child.run_id)).decisions.placed == placed
 
 
+@pytest.mark.slow
 async def test_a_command_shows_the_runs_as_workers_have_them(scene: Scene, machines: Machines):
     """On a machine of which only the store is set, a list reads the shared index, and figures name the engine."""
     await machines.work("a")

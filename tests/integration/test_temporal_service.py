@@ -122,6 +122,7 @@ async def test_a_run_that_is_interrupted_by_its_pause_is_shown_as_paused(
     assert state(await service.until(run_id, "paused")) == ("paused", "paused_by_person", [])
 
 
+@pytest.mark.slow
 async def test_orders_while_the_server_is_away_are_shown(project: projects.Project, tmp_path: Path) -> None:
     """A run shows the cancel that is durable; explanations name the server, and no worker that could help."""
     own = temporal_server.DevServer(tmp_path)
@@ -183,6 +184,7 @@ async def test_a_server_that_is_away_is_shown(
     assert sum("orders are accepted" in line for line in logged) == 1
 
 
+@pytest.mark.slow
 async def test_a_step_of_another_process_shows_when_it_had_output(
     project: projects.Project, service: served.Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +236,7 @@ async def only_item(service: served.Served, address: str) -> dict[str, Any]:
     return found[0]
 
 
+@pytest.mark.slow
 async def test_a_superseded_try_that_nothing_follows_is_repeated(
     service: served.Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +332,7 @@ async def test_an_order_is_answered_while_the_server_is_away(project: projects.P
         await service.until(run_id, "cancelled")
 
 
+@pytest.mark.slow
 async def test_workers_over_folders_spend_a_budget_once(
     project: projects.Project,
     temporal: temporal_server.DevServer,

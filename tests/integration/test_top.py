@@ -207,6 +207,7 @@ async def test_an_answer_that_came_too_late_is_shown(project: Project) -> None:
         await top.sees("[gate_decided]")
 
 
+@pytest.mark.slow
 async def test_an_answer_that_comes_after_escape_is_shown(project: Project) -> None:
     """A person who presses Escape during an answer later sees its result, even a refusal."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url)) as top:
@@ -218,6 +219,7 @@ async def test_an_answer_that_comes_after_escape_is_shown(project: Project) -> N
         await top.sees("[gate_decided]")
 
 
+@pytest.mark.slow
 async def test_a_change_while_the_program_ends_is_left_alone(project: Project) -> None:
     """A feed that is answered after the screens are closed, before its worker is cancelled, draws no text."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url)) as top:
@@ -243,7 +245,7 @@ async def test_hostile_texts_are_only_text(project: Project) -> None:
         assert not set("\x1b\x07\u202e") & set(top.text())
 
 
-@pytest.mark.parametrize("size", [(20, 8), (40, 12), (80, 24), (250, 60)])
+@pytest.mark.parametrize("size", [(20, 8), (250, 60)])
 async def test_fits_any_terminal(project: Project, size: tuple[int, int]) -> None:
     """The question, the state and the task fit into any terminal; a wider one shows more."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url), size) as top:

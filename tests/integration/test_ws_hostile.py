@@ -109,6 +109,7 @@ STRANGE = [
 """Unusual texts for any field."""
 
 
+@pytest.mark.slow
 async def test_strange_texts_in_every_field(service: listening.Listening, caplog: pytest.LogCaptureFixture) -> None:
     """Any text in a field is answered, with a code of its own for half surrogates."""
     service.project.say("*", text="Hello.")

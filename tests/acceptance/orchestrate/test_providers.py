@@ -6,6 +6,8 @@ import itertools
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.orchestrate import workspaces
 from tests.acceptance.orchestrate.workspaces import loop, orchestrate, shell, step
 
@@ -94,6 +96,7 @@ def test_20_timeout(workspace: workspaces.Workspace, door: workspaces.Door) -> N
     assert (steps["Asked"]["exit_code"], steps["Asked"]["error"]["exit_code"]) == (124, 124)
 
 
+@pytest.mark.slow
 def test_21_step_retries(workspace: workspaces.Workspace) -> None:
     """Providers are retried after 1 and 124, as step or command line configure; commands only as the step does."""
     workspace.write("count.py", COUNT)

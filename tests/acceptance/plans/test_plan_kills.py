@@ -67,6 +67,7 @@ def judge(project: Path, point: str, nth: int, undisturbed: Left) -> str | None:
     return f"{point}:{nth} repeated {again}" if again else None
 
 
+@pytest.mark.slow
 def test_an_undisturbed_plan(undisturbed: Left) -> None:
     """Four tasks are four runs, each done at its first attempt, with each step executed once."""
     assert undisturbed["status"] == "done"
@@ -142,6 +143,7 @@ def test_while_an_agent_speaks(tmp_path: Path, undisturbed: Left) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_stopped_while_an_agent_speaks(tmp_path: Path, undisturbed: Left) -> None:
     """A stopping service lets the agent finish and asks no other agent, and the next service continues after that."""
     slowly = {"text": working.REPLIES["draft_b"], "delay_seconds": 5}

@@ -79,6 +79,7 @@ async def test_the_standing_instruction_reaches_the_model(loaded: local.LocalBac
     assert plain.text != told.text
 
 
+@pytest.mark.slow
 @speaking_only
 async def test_a_reply_is_held_to_its_schema(loaded: local.LocalBackend) -> None:
     """A reply fits its schema, even if the prompt asks for another form."""
@@ -244,6 +245,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_the_model_dies_with_a_service_that_is_killed() -> None:
     """A SIGKILL of the service while the model works leaves no model process."""
     service = subprocess.Popen([sys.executable, "-c", SERVICE], cwd=ROOT, stdout=subprocess.PIPE, text=True)

@@ -126,6 +126,7 @@ def test_every_workload_has_a_key_of_its_own() -> None:
     assert len(registry.WORKLOADS) == len(registry._ALL)
 
 
+@pytest.mark.slow
 def test_a_quick_run_of_w1_writes_a_report(tmp_path, capsys) -> None:
     """`python -m bench --quick --only W1` measures a real run in a process of its own and writes the report."""
     output = tmp_path / "report.md"

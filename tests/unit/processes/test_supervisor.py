@@ -250,6 +250,7 @@ class TestWhatItSays:
 
         assert (ended.exit_code, ended.leftovers, rest) == (0, 1, b"")
 
+    @pytest.mark.slow
     async def test_the_silence_limit_does_not_apply_to_a_stream(self, running: supervisor.Supervisor) -> None:
         """The limit of silence does not apply to a command that writes to the caller's own socket."""
         ours, theirs = socket.socketpair()
@@ -353,6 +354,7 @@ class TestLimits:
 
         assert (ended.cause, ended.signal, ended.stdout.content) == ("timeout", signal.SIGTERM, b"begun\n")
 
+    @pytest.mark.slow
     async def test_a_silent_command_is_ended(self, running: supervisor.Supervisor) -> None:
         """Output keeps a command alive; silence ends it."""
         script = "for i in 1 2 3 4; do echo $i; sleep 0.8; done; exec sleep 60"

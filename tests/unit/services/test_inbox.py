@@ -43,6 +43,7 @@ def _noted(ask: Any, name: str, asks: list[str]) -> Any:
     return noted
 
 
+@pytest.mark.slow
 async def test_a_thousand_open_gates_cost_a_few_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     """The inbox with a thousand gates of a service comes from memory: three index queries and no read of a folder."""
     bench = await pools.Bench(kept_loaded=2000).open()

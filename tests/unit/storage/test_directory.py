@@ -100,6 +100,7 @@ async def test_files_are_their_owners_alone(tmp_path: Path) -> None:
     assert folders == {0o700}
 
 
+@pytest.mark.slow
 def test_processes_that_come_first_together_agree_on_the_identity(tmp_path: Path) -> None:
     """Processes that start together agree on one identity, without links, which some file systems do not have."""
     program = (

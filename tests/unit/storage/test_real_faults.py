@@ -20,6 +20,16 @@ from tests.conformance import store_harness
 from tests.unit.storage import refusals, writer_processes
 
 ALL = [f"s{number}" for number in range(refusals.STEPS)]
+EACH_FAULT = pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ("fdatasync", "EIO"),
+        ("write", "ENOSPC"),
+        pytest.param("fdatasync", "ENOSPC", marks=pytest.mark.slow),
+        pytest.param("write", "EIO", marks=pytest.mark.slow),
+    ],
+)
+"""System call that fails, and its error."""
 
 
 def refusal_output(*command: str) -> dict[str, Any]:
@@ -55,8 +65,7 @@ def traced(tmp_path: Path, file: str, call: str, error: str, how: str) -> dict[s
     return refusal_output(*tracer, "-e", f"trace={call}", "-e", f"inject={call}:error={error}:when=7", *program)
 
 
-@pytest.mark.parametrize("call", ["fdatasync", "write"])
-@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+@EACH_FAULT
 def test_a_call_that_the_system_fails_is_repeated(tmp_path: Path, call: str, error: str) -> None:
     """A failed sync or write of a journal loses no line and duplicates none."""
     found = traced(tmp_path, f"runs/{store_harness.RUN}/steps.jsonl", call, error, "plain")
@@ -67,8 +76,7 @@ def test_a_call_that_the_system_fails_is_repeated(tmp_path: Path, call: str, err
     assert found["steps"] == ALL
 
 
-@pytest.mark.parametrize("call", ["fdatasync", "write"])
-@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+@EACH_FAULT
 def test_a_commit_log_that_fails_is_done_without(tmp_path: Path, call: str, error: str) -> None:
     """While the log cannot be written or synced, each file is synced alone, and no step is affected."""
     found = traced(tmp_path, "commits/1.log", call, error, "shared")

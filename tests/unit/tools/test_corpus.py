@@ -25,6 +25,7 @@ def test_a_book_gives_its_recorded_contradictions(folder, truth):
     assert scoring.outcome(scoring.score(folder, truth)) == FLOOR[folder.name]
 
 
+@pytest.mark.slow
 def test_the_short_passages_give_their_recorded_outcomes(tmp_path):
     """The short passages give the outcomes that `score_corpus.py passages --record` recorded."""
     scores = [scoring.score(folder, truth) for folder, truth in scoring.passages(scoring.CORPUS, tmp_path)]

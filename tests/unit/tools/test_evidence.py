@@ -140,6 +140,7 @@ async def test_files_that_cannot_be_quoted(root: Path, path: str, code: str) -> 
     assert rejected.detail["evidence"]["form"] == "file"
 
 
+@pytest.mark.slow
 async def test_large_files(root: Path) -> None:
     """Files of up to sixteen mebibytes are searched to their end; larger ones are refused."""
     ending = b"\nthe lantern was dark"
