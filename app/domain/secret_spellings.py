@@ -42,8 +42,10 @@ def of(secret: str) -> frozenset[str]:
 
 def named(names: Iterable[str], patterns: Iterable[str]) -> frozenset[str]:
     """Return the names that match a pattern, such as `*_TOKEN`, regardless of case."""
-    wanted = [pattern.upper() for pattern in patterns]
-    return frozenset(name for name in names if any(fnmatch.fnmatchcase(name.upper(), pattern) for pattern in wanted))
+    wanted = sorted({fnmatch.translate(pattern.upper()) for pattern in patterns})
+    # Without a pattern the expression would match every name.
+    matches = re.compile("|".join(wanted)).match if wanted else lambda name: False
+    return frozenset(name for name in names if matches(name.upper()))
 
 
 def of_environment(environ: Mapping[str, str], names: Iterable[str]) -> set[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from app import errors
 from app.domain import json_schemas, json_text, library, plain
@@ -13,6 +14,8 @@ from app.services import folder_listings
 
 REGISTRY_FILE = "prompts.json"  # Name of the file that lists the templates of a layer.
 MAX_TEMPLATE_BYTES = 64 * 1024  # Largest template file.
+
+_T = TypeVar("_T")
 
 _SECTION = "pipeline_templates"
 _TIERS: tuple[library.Tier, ...] = get_args(library.Tier)
@@ -73,7 +76,7 @@ def load(folders: Sequence[Path]) -> PromptRegistry:
     unread: dict[str, str] = {}
     for folder in folders:
         file = folder / REGISTRY_FILE
-        entries, broken = _registry(file)
+        entries, broken = _unchanging(_registry, file) if folder is folders[0] else _registry(file)
         flaws += broken
         unread |= _unread("*", broken)
         for prompt_type, entry in entries.items():
@@ -97,14 +100,15 @@ def _registry(file: Path) -> tuple[Mapping[str, Mapping[str, Any]], list[LayerFl
         document = json_text.read(_text(file, json_text.MAX_CHARACTERS), exact=True)
     except errors.InputRefused as error:
         return {}, [LayerFlaw(file=str(file), flaw=flaw) for flaw in error.flaws]
-    found = json_schemas.flaws(_SCHEMA, document)
-    if isinstance(document, dict):
-        unknown = [name for name in document if name != _SECTION]
-        found += [json_schemas.flaw((name,), "unknown_field", f"is not read; {_SECTION} is") for name in unknown]
-    flaws = [LayerFlaw(file=str(file), flaw=flaw) for flaw in found]
+    broken = json_schemas.flaws(_SCHEMA, document)
+    unknown = [name for name in document if name != _SECTION] if isinstance(document, dict) else []
+    unread = [json_schemas.flaw((name,), "unknown_field", f"is not read; {_SECTION} is") for name in unknown]
+    flaws = [LayerFlaw(file=str(file), flaw=flaw) for flaw in (*broken, *unread)]
     section = document.get(_SECTION) if isinstance(document, dict) else None
     entries = section if isinstance(section, dict) else {}
-    return {name: entry for name, entry in entries.items() if not json_schemas.flaws(_ENTRY, entry)}, flaws
+    if broken:
+        entries = {name: entry for name, entry in entries.items() if not json_schemas.flaws(_ENTRY, entry)}
+    return entries, flaws
 
 
 def _variants(
@@ -132,11 +136,28 @@ def _template(name: str, folders: Sequence[Path]) -> tuple[str | None, list[erro
         if folder_listings.is_absent(file):
             continue
         try:
+            if file.is_relative_to(folders[0]):
+                return _unchanging(_bundled, file), broken
             return _checked(file, folders), broken
         except errors.InputRefused as error:
             broken += [errors.Flaw(path="$", code=flaw.code, message=f"{file} {flaw.message}") for flaw in error.flaws]
     missing = errors.Flaw(path="$", code="file_not_found", message=f"there is no file {name!r:.80} in any layer")
     return None, broken or [missing]
+
+
+def _unchanging(read: Callable[[Path], _T], file: Path) -> _T:
+    found: _T = _read_once(read, file, folder_listings.mark_of(str(file)))
+    return found
+
+
+# A process that serves several projects, or is forked from one that has read them, reads bundled files only once.
+@functools.lru_cache(maxsize=256)
+def _read_once(read: Callable[[Path], Any], file: Path, _mark: folder_listings.Mark) -> Any:
+    return read(file)
+
+
+def _bundled(file: Path) -> str:
+    return _checked(file, [file.parent])
 
 
 def _checked(file: Path, folders: Sequence[Path]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from app import clock, errors
 from app.domain import library
@@ -137,8 +137,6 @@ def _refused(found: errors.Flaw) -> errors.RecipeInvalid:
     return errors.RecipeInvalid(found.message, flaws=[found])
 
 
-_Parse: TypeAlias = Callable[..., tuple[library.Recipe | None, tuple[errors.Flaw, ...]]]
-
 _ID_FIELDS = ("recipe_id", "id", "name")
 _LONG_CHARACTERS = 32 * 1024
 _FOREIGN = ("unknown_field", "later_field")
@@ -198,6 +196,13 @@ class _Found(NamedTuple):
     path: str
     dialect: str
     mark: folder_listings.Mark
+
+
+class _Understood(NamedTuple):
+    composed: ports.Composition
+    recipe: library.Recipe | None
+    flaws: tuple[errors.Flaw, ...]
+    looked_for: Mapping[str, folder_listings.Mark]
 
 
 class RecipeFiles:
@@ -292,10 +297,9 @@ class RecipeFiles:
         # language.
         if not path.name.endswith(self._dialects[dialect].file_suffixes):
             return _broken(path, dialect, *self._misplaced(path, dialect, source))
-        shared = Shared(folders(dialect, self._sharing))
-        composed = compose(self._dialects[dialect], source, shared, path.stem)
-        parse: _Parse = _parsed_once if self.layer.fixed else parsed
-        recipe, flaws = parse(self._dialects[dialect], composed, path.stem)
+        understand: Callable[..., _Understood] = _understood_once if self.layer.fixed else _understood
+        searched = tuple(folders(dialect, self._sharing))
+        composed, recipe, flaws, looked_for = understand(self._dialects[dialect], source, path.stem, searched)
         kept = ""
         if recipe is None:
             misplaced = self._misplaced(path, dialect, composed.source) if not self.layer.fixed else ()
@@ -307,7 +311,7 @@ class RecipeFiles:
         return dataclasses.replace(
             read,
             composed=dataclasses.replace(composed, source=kept),
-            beside=shared.looked_for,
+            beside=looked_for,
             is_long=len(composed.source) > _LONG_CHARACTERS,
         )
 
@@ -349,8 +353,14 @@ def parsed(
     return (None, composed.flaws) if composed.flaws else (recipe, ())
 
 
+def _understood(dialect: ports.Dialect, source: str, stem: str, searched: Sequence[Path]) -> _Understood:
+    shared = Shared(searched)
+    composed = compose(dialect, source, shared, stem)
+    return _Understood(composed, *parsed(dialect, composed, stem), shared.looked_for)
+
+
 # A process that serves several projects, or is forked from one that has read them, reads unchanging files only once.
-_parsed_once = functools.lru_cache(maxsize=256)(parsed)
+_understood_once = functools.lru_cache(maxsize=256)(_understood)
 
 
 def grouped(files: Iterable[RecipeFile]) -> dict[str, list[RecipeFile]]:
