@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from typing import NoReturn
+from app import interruption
 
-from app.cli import root
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def main() -> NoReturn:
     """Execute the command line, and exit with its exit code."""
-    sys.exit(root.execute())
+    interruption.begin("control-room")
+    # Imported only now, since a signal during an import would print a traceback.
+    from app.cli import root
+
+    interruption.end(root.execute())
 
 
 if __name__ == "__main__":

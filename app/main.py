@@ -20,7 +20,7 @@ from typing import Any
 import uvicorn
 import uvloop
 
-from app import __version__, bootstrap, clock, errors, garbage, settings, telemetry
+from app import __version__, bootstrap, clock, errors, garbage, interruption, settings, telemetry
 from app.api import connections, gateway, http_protocol, service, streaming, use_cases
 from app.processes import listeners
 from app.services import bulk, event_feeds, preflight
@@ -76,8 +76,8 @@ def serve(
     # The settings contain it by now, and no started program needs it.
     os.environ.pop(f"{settings.PREFIX}API_TOKEN", None)
     sys.setswitchinterval(_SWITCH_SECONDS)
-    with _listening(chosen) as listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(chosen, listener, announce, platform, ready))
+    with _listening(chosen) as listener:
+        return interruption.run(_serve(chosen, listener, announce, platform, ready), uvloop.new_event_loop)
 
 
 async def _serve(
@@ -103,7 +103,7 @@ async def _serve(
                 await attending
         finally:
             attending.cancel()
-        return 0 if signals.asked < 2 else stop_signals.EXIT_CODE
+        return 0 if signals.asked < 2 else interruption.EXIT_CODE
 
 
 def _started(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import click
 
-from app import errors, printable
+from app import errors, interruption, printable
 from app.cli import exit_codes, terminal
 
 
@@ -34,23 +34,32 @@ def execute(program: Program, arguments: Sequence[str] | None = None) -> int:
     # First of all, since even a refusal must be printed.
     terminal.prepare()
     try:
-        _refuse_bytes(sys.argv[1:] if arguments is None else arguments)
-        return int(program.command.main(args=arguments, prog_name=program.name, standalone_mode=False) or 0)
+        return _code(program, sys.argv[1:] if arguments is None else arguments)
+    except terminal.PipeClosed:
+        terminal.stop_writing()
+        return exit_codes.ExitCode.INTERRUPTED if interruption.received() else exit_codes.ExitCode.PIPE_CLOSED
+
+
+def _code(program: Program, arguments: Sequence[str]) -> int:
+    try:
+        with interruption.raised():
+            _refuse_bytes(arguments)
+            return int(program.command.main(args=arguments, prog_name=program.name, standalone_mode=False) or 0)
     except click.ClickException as error:
         _show(error)
         return program.usage
     except (click.Abort, KeyboardInterrupt) as error:
         # Click ends the line of the ^C, and raises an error of its own.
-        told = str(error.__cause__ or "")
-        terminal.warn(f"{program.name}: interrupted{told}")
-        return exit_codes.ExitCode.INTERRUPTED
-    except terminal.PipeClosed:
-        terminal.stop_writing()
-        return exit_codes.ExitCode.PIPE_CLOSED
+        return _tell_interruption(program, str(error.__cause__ or ""))
     except (errors.ControlRoomError, errors.Fault) as error:
         return _tell(program, exit_codes.sentences(error), error)
     except OSError as error:
         return _tell(program, [str(error)], error)
+    except terminal.PipeClosed:
+        if not interruption.received():
+            raise
+        # Ctrl-C has ended the reader, too.
+        return _tell_interruption(program, "")
     except Exception as error:  # noqa: BLE001 - the outermost boundary: a bug is reported in one line as well
         if os.environ.get("CONTROL_ROOM_LOG_LEVEL", "").lower() == "debug":
             traceback.print_exc()
@@ -58,18 +67,26 @@ def execute(program: Program, arguments: Sequence[str] | None = None) -> int:
 
 
 @contextlib.contextmanager
-def by_signals() -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP as Ctrl-C, so that each of them stops what a command has started.
+def stopping(stop: Callable[[], None]) -> Iterator[None]:
+    """Stop what the command has started, at the end of the block; a signal ends the block, but not the stop."""
+    stops = False
 
-    A shell starts background commands with SIGINT ignored; within this block they handle it, as `serve` does.
-    """
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    def receive(number: signal.Signals) -> None:
+        if not stops:
+            raise KeyboardInterrupt
+
+    with interruption.caught(receive):
+        try:
+            yield
+        except KeyboardInterrupt:
+            stops = True
+            # The signal may have come because the terminal was closed.
+            with contextlib.suppress(terminal.PipeClosed):
+                terminal.warn("stopping")
+            raise
+        finally:
+            stops = True
+            stop()
 
 
 def _refuse_bytes(arguments: Sequence[str]) -> None:
@@ -89,6 +106,12 @@ def _show(error: click.ClickException) -> None:
     told = io.StringIO()
     error.show(told)
     terminal.warn(*told.getvalue().rstrip("\n").split("\n"))
+
+
+def _tell_interruption(program: Program, how_to_continue: str) -> int:
+    terminal.warn(f"{program.name}: interrupted{how_to_continue}")
+    interruption.explain()
+    return exit_codes.ExitCode.INTERRUPTED
 
 
 def _tell(program: Program, lines: list[str], error: BaseException) -> int:

@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
     CANCELLED = 3  # The run was cancelled.
     NOT_FOUND = 4  # There is no such run, recipe, slot or log.
     CONFIGURATION = 5  # The settings cannot work, or the service cannot be reached or refused to answer.
-    INTERRUPTED = 130  # Ctrl-C or SIGTERM stopped the command; a run that it executed can be continued.
+    INTERRUPTED = 130  # Ctrl-C, SIGTERM or SIGHUP stopped the command; a run that it executed can be continued.
     PIPE_CLOSED = 141  # The reader of the output closed it.
 
 

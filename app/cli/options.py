@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from app import errors, settings
+from app import errors, interruption, settings
+from app.cli import terminal
 from app.cli.client import Access, Client, P, T, UseCase
 
 if TYPE_CHECKING:
@@ -74,7 +75,10 @@ class Place:
         started: list[str] = []
         try:
             return self.work(lambda client: work(client, started), Access.START)
-        except KeyboardInterrupt as error:
+        except (KeyboardInterrupt, terminal.PipeClosed) as error:
+            # Ctrl-C ends the reader of the output, too.
+            if isinstance(error, terminal.PipeClosed) and not interruption.received():
+                raise
             order = "resume" if self.server is None else "follow"
             message = " before the run was known; control-room runs list shows whether it was started"
             if started:
@@ -92,13 +96,13 @@ class Place:
 
 
 def _run(connecting: AbstractAsyncContextManager[AnyClient], work: Callable[[AnyClient], Awaitable[T]]) -> T:
-    import asyncio
-
     async def connected() -> T:
         async with connecting as client:
-            return await work(client)
+            found = await work(client)
+            interruption.settle()
+            return found
 
-    return asyncio.run(connected())
+    return interruption.run(connected())
 
 
 def in_folder(command: Command) -> Command:

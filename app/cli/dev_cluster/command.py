@@ -46,17 +46,13 @@ def dev_cluster(folder: Path, port: int | None, workers: int, store: str) -> int
     _refuse_missing(store)
     place = folder.resolve() / refusals.FOLDER
     refusals.refuse_store(folder.resolve(), store)
-    with boundary.by_signals(), refusals.alone(place):
+    with refusals.alone(place):
         _prepare(place)
         port = refusals.port_of(port)
         members = Members(place)
-        try:
+        with contextlib.suppress(KeyboardInterrupt), boundary.stopping(members.stop):
             _start(members, folder.resolve(), port, workers, store)
             members.watch(terminal.say)
-        except KeyboardInterrupt:
-            terminal.say("stopping")
-        finally:
-            members.stop()
     return exit_codes.ExitCode.DONE
 
 

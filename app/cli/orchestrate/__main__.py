@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from typing import NoReturn
+from app import interruption
 
-from app.cli.orchestrate import command
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def main() -> NoReturn:
     """Execute the command line and end with its exit code."""
-    sys.exit(command.execute())
+    interruption.begin("orchestrate")
+    # Imported only now, since a signal during an import would print a traceback.
+    from app.cli.orchestrate import command
+
+    interruption.end(command.execute())
 
 
 if __name__ == "__main__":

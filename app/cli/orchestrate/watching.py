@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
 
-from app import clock, errors
+from app import clock, errors, interruption
 from app.cli import exit_codes as common
 from app.cli import terminal
 from app.cli.exit_codes import ExitCode
@@ -34,7 +33,7 @@ class Watcher:
                 return ExitCode.INTERRUPTED
             terminal.warn(f"watching {self._shown}; Ctrl-C ends it")
             try:
-                asyncio.run(self.changed(began_with))
+                interruption.run(self.changed(began_with))
             except KeyboardInterrupt:
                 return ExitCode.DONE
 

@@ -6,7 +6,7 @@ from importlib import util
 
 import click
 
-from app import errors, extras
+from app import errors, extras, interruption
 from app.cli import exit_codes, options, terminal
 from app.cli.top import KEYS
 
@@ -27,14 +27,12 @@ def top(place: options.Place) -> int:
         )
     if not terminal.is_answered():
         raise click.UsageError("`top` needs a terminal; `runs list` and `gates` print the same for programs.")
-    import asyncio
-
     from app import clock
     from app.cli import http_client
     from app.cli.top import feeds, screen
 
     source = feeds.Source(http_client.HttpClient(_server(place), place.settings().server.token), clock.SystemClock())
-    asyncio.run(screen.watch(source, _server(place)))
+    interruption.run(screen.watch(source, _server(place)))
     return exit_codes.ExitCode.DONE
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -14,7 +13,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Static
 
-from app import errors
+from app import errors, interruption
 from app.cli import asking, browser, use_cases
 from app.cli.client import JsonObject
 from app.cli.top import KEYS, answering, columns, feeds
@@ -38,10 +37,9 @@ async def watch(source: feeds.Source, server: str) -> None:
         await source.check()
         app = TopApp(source, server)
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            # If it ended at once, the terminal would keep the state of the screen.
-            loop.add_signal_handler(number, app.exit)
-        await app.run_async()
+        # If it ended at once, the terminal would keep the state of the screen.
+        with interruption.caught(lambda number: loop.call_soon_threadsafe(app.exit)):
+            await app.run_async()
 
 
 class TextScreen(ModalScreen[None]):
