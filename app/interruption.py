@@ -36,6 +36,7 @@ class _Process:
     explained = False  # Whether the program has printed why it ends.
     raises = False  # Whether a signal raises KeyboardInterrupt.
     received = 0  # Signals so far; a SIGHUP after another signal does not count.
+    pending = False  # Whether a signal asks to end work, or the next work if this one has its result.
     blocks = 0  # Open blocks of `caught`.
     cancelling: _Cancelling | None = None  # The work of `run`.
 
@@ -106,7 +107,7 @@ def caught(receive: Receive, *, ignored: bool = True) -> Iterator[None]:
             signal.signal(number, handler)
         _process.blocks -= 1
         if not _process.blocks and not _process.name:
-            _process.received = 0
+            _process.received, _process.pending = 0, False
 
 
 def run(
@@ -115,30 +116,40 @@ def run(
     """Run a coroutine in a new event loop and return its result; the first signal cancels it.
 
     Raises:
-        KeyboardInterrupt: a signal has cancelled it; the loop is closed.
+        KeyboardInterrupt: a signal has cancelled it, or has come too late to cancel the work before it.
     """
     import asyncio
     import threading
 
-    cancelling = _Cancelling()
+    if threading.current_thread() is not threading.main_thread():
+        return _complete(work, loop_factory)
+    cancelling = _process.cancelling = _Cancelling()
 
     async def interruptible() -> Result:
         with cancelling.of(asyncio.current_task()):
             return await work
 
-    in_main = threading.current_thread() is threading.main_thread()
-    if in_main:
-        _process.cancelling = cancelling
-    with caught(cancelling.receive, ignored=False) if in_main else contextlib.nullcontext():
+    with caught(cancelling.receive, ignored=False):
         try:
-            with asyncio.Runner(loop_factory=loop_factory) as runner:
-                return runner.run(interruptible())
+            if _process.pending:
+                raise asyncio.CancelledError
+            return _complete(interruptible(), loop_factory)
         except asyncio.CancelledError:
-            if cancelling.asked:
-                raise KeyboardInterrupt from None
-            raise
+            if not _process.pending:
+                raise
+            _process.pending = False
+            raise KeyboardInterrupt from None
         finally:
             work.close()
+
+
+def _complete(
+    work: Coroutine[Any, Any, Result], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None
+) -> Result:
+    import asyncio
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:  # noqa: TID251 - this is it
+        return runner.run(work)
 
 
 def settle() -> None:
@@ -151,14 +162,13 @@ class _Cancelling:
     """Cancels a task at the first signal, even at one that comes before the task begins."""
 
     def __init__(self) -> None:
-        self.asked = False
         self._before = _process.received
         self._task: asyncio.Task[Any] | None = None
 
     @contextlib.contextmanager
     def of(self, task: asyncio.Task[Any] | None) -> Iterator[None]:
         self._task = task
-        if self.asked:
+        if _process.pending:
             self._cancel()
         try:
             yield
@@ -171,7 +181,7 @@ class _Cancelling:
     def receive(self, number: signal.Signals) -> None:
         # Work that has handled an earlier signal by itself is cleaning up.
         if _process.received == self._before + 1:
-            self.asked = True
+            _process.pending = True
             self._cancel()
 
     def _cancel(self) -> None:

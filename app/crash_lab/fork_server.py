@@ -95,7 +95,8 @@ def _live(experiment: Experiment, begin: Connection, crash_at: str | None) -> No
     begin.recv()
     points = crash_probes.parse(crash_at) if crash_at else Passings(experiment.place / PASSINGS)
     try:
-        asyncio.run(trial_runs.live(experiment, trial_runs.Surroundings(probes=points)))
+        # Signals end this process at once, as its caller expects.
+        asyncio.run(trial_runs.live(experiment, trial_runs.Surroundings(probes=points)))  # noqa: TID251
     except (Exception, errors.Fault) as error:  # noqa: BLE001 - the boundary of the process
         experiment_log.ExperimentLog(experiment.experiment_log).trouble(f"{type(error).__name__}: {error}")
         sys.exit(FAILED)

@@ -80,9 +80,14 @@ async def work():
     interruption.settle()
     send(signal.SIGINT)
     await asyncio.sleep(0)
-    return 0
+    return 3
 
-interruption.end(interruption.run(work()))
+code = interruption.run(work())
+try:
+    interruption.run(asyncio.sleep(600))
+except KeyboardInterrupt:
+    print("handled")
+interruption.end(code)
 """
 
 THIRD = """
@@ -136,7 +141,7 @@ def run(folder: Path, script: str) -> tuple[int, str, str]:
         (AT_EXIT, (3, "", "")),
         (LAST, (3, "", "")),
         (CLEANING, (130, "cleaned\nhandled\n", "")),
-        (SETTLED, (0, "", "")),
+        (SETTLED, (3, "handled\n", "")),
         (THIRD, (130, "", LINE)),
         (STOPPING, (130, "stopped\n", "stopping\n")),
     ],
