@@ -11,10 +11,12 @@ class Outage:
     Args:
         began: Line of the begin, with one `%s` for the error.
         ended: Line of the end.
+        facts: Fields of both lines, e.g. the run.
     """
 
-    def __init__(self, log: logging.Logger, began: str, ended: str) -> None:
+    def __init__(self, log: logging.Logger, began: str, ended: str, **facts: str) -> None:
         self._log = log
+        self._facts = facts
         self._began = began
         self._ended = ended
         self.is_on = False
@@ -23,11 +25,11 @@ class Outage:
     def failed(self, error: object) -> None:
         """Note that a try failed."""
         if not self.is_on:
-            self._log.warning(self._began, str(error).strip() or repr(error))
+            self._log.warning(self._began, str(error).strip() or repr(error), extra=self._facts)
         self.is_on = True
 
     def worked(self) -> None:
         """Note that a try worked."""
         if self.is_on:
-            self._log.warning(self._ended)
+            self._log.warning(self._ended, extra=self._facts)
         self.is_on = False

@@ -13,7 +13,7 @@ from app import clock, errors
 from app.domain import audit, authors, budgets, decisions, limits, plain, shapes, states
 from app.domain.policies import Policies
 from app.domain.prices import Prices
-from app.engine import aio, run_engine, stores
+from app.engine import aio, outages, run_engine, stores
 from app.services import faults, project_documents, run_reader
 
 RETRY_SECONDS = 30.0  # Time until a run that could not be read or written is tried again.
@@ -68,6 +68,9 @@ class Budgets:
         self._known: dict[str, budgets.Budget] = {}
         self._fault = ""
         self._next_look = math.inf
+        self._outage = outages.Outage(
+            _log, "runs that have room are not continued now: %s", "runs that have room are continued again"
+        )
         self._tasks = aio.BackgroundTasks(_failed)
         self.prices = prices
         """Prices of models."""
@@ -244,8 +247,9 @@ class Budgets:
                 # Other processes make the calls, and do not report here when these leave room.
                 self._next_look = min(self._next_look, began + _SHARE * (self._clock.monotonic() - began))
         except (errors.ControlRoomError, errors.StorageFault) as error:
-            _log.warning("runs are not sent on now: %s", error.message, extra={"code": error.code})
+            self._outage.failed(error.message)
             return False
+        self._outage.worked()
         return True
 
     # -- helpers

@@ -14,12 +14,13 @@ from typing import Any, cast
 from app import clock, errors
 from app.domain import decisions, plain
 from app.domain.records import Record
-from app.engine import ports, run_equipment, run_writer, space_retry, step_attempt, stores
+from app.engine import outages, ports, run_equipment, run_writer, space_retry, step_attempt, stores
 from app.temporal.leases import Leases
 from app.temporal.replayed_runs import Superseded
 
 _FIRST_WAIT_SECONDS = 0.25
 _LONGEST_WAIT_SECONDS = 10.0
+_WAITS = "a result waits, since its run cannot be written now: %s"
 
 _log = logging.getLogger(__name__)
 
@@ -197,16 +198,21 @@ class LeasedWriter(run_writer.RunWriter):
         await held.aclose()
 
     async def _leased(self) -> stores.RunLog:
-        wait = _FIRST_WAIT_SECONDS
+        wait, outage = _FIRST_WAIT_SECONDS, None
         while True:
             try:
-                return await self._held.enter_async_context(self._leases.of(self._run_id))
+                log = await self._held.enter_async_context(self._leases.of(self._run_id))
             except (errors.StorageFault, errors.Conflict) as fault:
                 # The performed work may have cost money: its result waits here until the store is back. If it were
                 # given up, Temporal would have the step performed again.
                 if not self._has_begun:
                     raise
-                _log.warning("the run cannot be written now: %s", fault.message, extra={"run_id": self._run_id})
+                outage = outage or outages.Outage(_log, _WAITS, "the run can be written again", run_id=self._run_id)
+                outage.failed(fault.message)
+            else:
+                if outage is not None:
+                    outage.worked()
+                return log
             await self._equipment.clock.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
 

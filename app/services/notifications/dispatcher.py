@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from app import clock, errors
 from app.domain import notifications
-from app.engine import aio, event_feed, stores
+from app.engine import aio, event_feed, outages, stores
 from app.services.notifications import derivation, plan_questions
 from app.services.notifications.repository import EndpointRepository
 from app.services.notifications.senders import MOST_WAIT_SECONDS, NotDelivered, Sender
@@ -101,6 +101,7 @@ class Dispatcher:
         self._hears_all = hears_all
         self._queues: dict[str, _EndpointQueue] = {}
         self._place = 0
+        self._outage = outages.Outage(_log, "notifications wait: %s", "notifications no longer wait")
         self._was_stopped = False
         self._task: asyncio.Task[None] | None = None
         self._fault: BaseException | None = None
@@ -140,7 +141,7 @@ class Dispatcher:
             try:
                 await self._run_once()
             except (errors.ControlRoomError, errors.StorageFault) as fault:
-                _log.error("notifications wait: %s", fault.message, extra={"code": fault.code})
+                self._outage.failed(fault.message)
                 await self._clock.sleep(_RETRY_STORAGE_SECONDS)
 
     async def _run_once(self) -> None:
@@ -158,6 +159,7 @@ class Dispatcher:
             await asyncio.sleep(0)
             await self._read_feed()
             await self._save()
+            self._outage.worked()
             if self._place == self._feed.last and not self._repository.changed.is_set():
                 is_unread = any(queue.is_unread for queue in self._queues.values())
                 pause = _RETRY_STORAGE_SECONDS if is_unread else _IDLE_SECONDS

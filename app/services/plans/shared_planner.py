@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 
 from app import clock, errors
 from app.domain import plain, plan_files, plans, runs, states
-from app.engine import aio, run_engine, stores
+from app.engine import aio, outages, run_engine, stores
 from app.services.plans.plan_commands import PlanCommands
 from app.services.plans.plan_inputs import OpenPlan, PlanInputs
 from app.services.plans.plan_runs import PlanRuns
@@ -156,11 +156,13 @@ class SharedPlanner(Planner):
         await aio.wait_first(news.wait(), self._clock.sleep(LOOK_SECONDS))
 
     async def _look_through(self) -> None:
+        outage = outages.Outage(_log, "plans are not listed: %s", "plans are listed again")
         while self._works:
             try:
                 await self._wake_all(partial=True)
+                outage.worked()
             except errors.StorageFault as fault:
-                _log.warning("plans not listed: %s", fault.message, extra={"code": fault.code})
+                outage.failed(fault.message)
             await self._clock.sleep(KEEP_SECONDS)
 
     async def _may_be_behind(self, plan: plans.PlanSummary) -> bool:

@@ -13,7 +13,7 @@ from typing import assert_never
 
 from app import clock, errors, printable
 from app.domain import triggers
-from app.engine import aio, probes, run_engine
+from app.engine import aio, outages, probes, run_engine
 from app.services.triggers import drops, firing, pointers, schedules
 from app.services.triggers.firing import Firing
 from app.services.triggers.repository import TriggerRepository
@@ -49,6 +49,7 @@ class TriggerScheduler:
         self._clock = clock
         self._probes = probes
         self._settling = drops.Settling()
+        self._unread = outages.Outage(_log, "triggers are not read: %s", "triggers are read again")
         self._waits: dict[str, asyncio.Task[None]] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -98,8 +99,9 @@ class TriggerScheduler:
         try:
             found = await self._repository.all()
         except errors.StorageFault as fault:
-            _log.error("triggers not read: %s", fault.message, extra={"code": fault.code})
+            self._unread.failed(fault.message)
             return _RETRY_SECONDS
+        self._unread.worked()
         self._settling.keep({trigger.trigger_id for trigger in found})
         pauses = [pause for trigger in found if (pause := await self._tended(trigger)) is not None]
         return min(pauses, default=None)

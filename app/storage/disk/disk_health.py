@@ -30,13 +30,17 @@ class DiskHealth:
 
     def succeeded(self) -> None:
         """Note a successful write."""
+        if not self.free:
+            _log.warning("writes succeed again")
         self.free = True
 
     def failed(self, path: str, error: OSError) -> errors.StorageFault:
         """Note a failed write, and return the fault to raise."""
-        _log.error("a write failed", extra={"file": path, "error": str(error)})
-        if not isinstance(error, disk_port.LeaseLost):
-            self.free = False
+        is_lost = isinstance(error, disk_port.LeaseLost)
+        # While a disk is full or a database away, everything that writes tries again and again.
+        if self.free or is_lost:
+            _log.error("a write failed", extra={"file": path, "error": str(error)})
+        self.free = self.free and is_lost
         return fault_of(path, error)
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from app import errors
 from app.domain import issues, receipts, runs, states
 from app.domain.authors import RunOrder
-from app.engine import run_sums, spending, stores
+from app.engine import outages, run_sums, spending, stores
 from app.storage.disk.disk_health import DiskHealth
 from app.storage.index import index_port
 from app.storage.index.index_port import Index, IndexedRun, ReceiptPlace
@@ -59,6 +59,7 @@ class IndexQueue:
         self._inner = inner
         self._disk_health = disk_health
         self._waiting = _Waiting()
+        self._outage = outages.Outage(_log, "rows wait: %s", "rows are written again")
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[errors.StorageFault | None] | None = None
         self._closed = False
@@ -313,7 +314,7 @@ class IndexQueue:
             await self._apply_or_isolate(batch)
         except errors.StorageFault as fault:
             # The rows wait: the journals are complete, and the rows follow when the database answers again.
-            _log.warning("rows wait: %s", fault.message)
+            self._outage.failed(fault.message)
             self._disk_health.rows_free = False
             self._put_back(batch)
             self._write_soon(_PAUSE_AFTER_FAILURE_SECONDS)
@@ -321,6 +322,7 @@ class IndexQueue:
         finally:
             self._writing = None
         self._disk_health.rows_free = True
+        self._outage.worked()
         # Rows that arrived during the write form the next batch.
         if self._waiting:
             self._write_soon()

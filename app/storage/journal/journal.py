@@ -193,7 +193,8 @@ class Journal:
         if error is not None:
             self._fail(entries, error)
             return
-        self._context.disk_health.free = True
+        if not self._context.disk_health.free:
+            self._context.disk_health.succeeded()
         self._accept(entries, self._sealed)
         self._synced = self.count
         if self._waiting or self._drains:

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("temporalio")
 
+from app import errors
 from app.clock import FakeClock
 from app.domain import records
 from app.domain.decisions import DecisionKind
@@ -41,6 +42,21 @@ class CountedLeases(leases.Leases):
                 yield log
             finally:
                 self.held -= 1
+
+
+class RefusedLeases(CountedLeases):
+    """Leases of a store that is away for some tries."""
+
+    refusals = 0
+
+    @asynccontextmanager
+    async def of(self, run_id: str) -> AsyncIterator[stores.RunLog]:
+        """Refuse while the store is away; else hold a run for the block."""
+        if self.refusals:
+            self.refusals -= 1
+            raise errors.DatabaseAway("the store does not answer")
+        async with super().of(run_id) as log:
+            yield log
 
 
 class Performs:
@@ -82,6 +98,32 @@ async def test_a_lease_outlives_the_first_of_two_users() -> None:
         await writer.perform_without(Performs(work), cast(Any, None))
 
         assert seen == [1, 0]
+
+
+async def test_a_result_that_waits_for_the_store_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """However often the lease is refused, the log has the begin and the end of the wait, with the run."""
+    time = FakeClock()
+    async with MemoryStore(clock=time) as store:
+        start = samples.start()
+        await store.create(start)
+        held = RefusedLeases(store, time)
+        writer = leased_writer.LeasedWriter(start.run_id, held, offline.equipment(time))
+
+        async def work() -> None:
+            held.refusals = 5
+
+        await writer.perform_without(Performs(work), cast(Any, None))
+        reaching = asyncio.create_task(writer.reach())
+        while not reaching.done():
+            await asyncio.sleep(0)
+            time.advance(1)
+        await writer.give_back()
+
+    logged = [(line.message, line.__dict__["run_id"]) for line in caplog.records if line.name == leased_writer.__name__]
+    assert logged == [
+        ("a result waits, since its run cannot be written now: the store does not answer", start.run_id),
+        ("the run can be written again", start.run_id),
+    ]
 
 
 async def begin(store: DiskStore, run_id: str, key: str) -> None:
