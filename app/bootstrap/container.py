@@ -191,7 +191,7 @@ async def _store(
     )
     directory = directory_of(chosen.project, platform)
     # A process that only looks must not create anything.
-    if mode.look_only and not (directory.is_used or chosen.project.store_url):
+    if mode.is_storeless or (mode.look_only and not (directory.is_used or chosen.project.store_url)):
         empty = memory_store.MemoryStore(clock=platform.clock)
         await closing.enter_async_context(empty)
         return empty

@@ -27,6 +27,8 @@ class OpenMode:
     alone: bool = False  # Whether the process holds that lock without serving, to keep a service from starting.
     look_only: bool = False
     """Whether the process changes nothing, and does not even create a missing data directory."""
+    is_storeless: bool = False
+    """Whether an empty store in memory replaces that of the runs, for a process that only looks."""
     works: bool = False  # Whether the process performs steps for services on Temporal.
 
 
@@ -123,7 +125,9 @@ def engine_of(chosen: settings.Settings, mode: OpenMode) -> settings.Settings:
 
     Processes that share the store keep the index there; the one of the data directory does not know what they perform.
     """
-    if not (mode.look_only and chosen.project.store_url and chosen.engine.engine == "embedded"):
+    if not (
+        mode.look_only and not mode.is_storeless and chosen.project.store_url and chosen.engine.engine == "embedded"
+    ):
         return chosen
     from app.storage.postgres import ownership
 

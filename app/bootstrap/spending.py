@@ -13,7 +13,7 @@ from app.bootstrap.engines import Engine, Store
 from app.bootstrap.platform import Platform
 from app.domain import policies, prices
 from app.services import budgets, project_documents
-from app.storage import layout, project_file
+from app.storage import layout, memory_store, project_file
 from app.storage.disk import disk_port, os_disk
 from app.worker import ledger
 
@@ -54,10 +54,11 @@ def pauses_of(project: settings.ProjectSettings, store: Store, platform: Platfor
 def shared_disk(project: settings.ProjectSettings, store: Store) -> tuple[Path, disk_port.Disk]:
     """Return the folder of budgets, keys, policies and prices, and the disk that contains it.
 
-    A process that only looks has no copies of the files in a database, and reads them there.
+    A process that only looks at a store in a database reads the files there, since it may have no copies.
     """
     folder = layout.common_folder(project.data_directory, project.store_url)
-    looks = project.store_url is not None and store.common is None
+    is_away = isinstance(store, memory_store.MemoryStore)
+    looks = project.store_url is not None and store.common is None and not is_away
     return folder, store.checked_disk if looks else os_disk.OsDisk(folder)
 
 

@@ -27,6 +27,7 @@ class Access(Enum):
 
     RECIPES = "recipes"  # Reads recipes and agents, and no runs; works without the store of the runs.
     READ = "read"  # Reads stored files; works while a service runs.
+    PREVIEW = "preview"  # As `examine`; without the store of the runs while it cannot be opened.
     EXAMINE = "examine"  # Examines what would execute, and changes no file; works while a service runs.
     START = "start"  # Starts and executes a run of its own; works while a service runs.
     CHANGE = "change"  # Changes runs that a service may own; refused while one runs.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from app.services import workspaces
     from app.worker import stop_signals
 
+_AWAY = ("store_away", "store_unusable")
 _VERIFIED_PER_PAGE = 100
 
 
@@ -139,9 +140,17 @@ async def connect(
             yield FolderClient(cast("bootstrap.Application", project))
         return
     bootstrap.conceal(chosen)
-    looks = access in (Access.READ, Access.EXAMINE)
+    looks = access in (Access.READ, Access.EXAMINE, Access.PREVIEW)
     mode = bootstrap.OpenMode(look_only=looks, alone=access is Access.CHANGE)
-    async with bootstrap.build(chosen, mode, platform) as application:
+    async with contextlib.AsyncExitStack() as opened:
+        try:
+            application = await opened.enter_async_context(bootstrap.build(chosen, mode, platform))
+        except errors.ConfigurationError as error:
+            if access is not Access.PREVIEW or error.code not in _AWAY:
+                raise
+            terminal.warn(f"{error.message}; previewed without it, by the policies and prices known here")
+            mode = bootstrap.OpenMode(look_only=True, is_storeless=True)
+            application = await opened.enter_async_context(bootstrap.build(chosen, mode, platform))
         if looks:
             yield FolderClient(application)
             return

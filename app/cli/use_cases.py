@@ -33,7 +33,7 @@ async def start_run(folder: FolderClient, request: requests.StartRequest) -> Jso
     return {"run_id": started.run_id, "status": started.status.value}
 
 
-@use_case("POST /api/preflight", Access.EXAMINE)
+@use_case("POST /api/preflight", Access.PREVIEW)
 async def plan_run(folder: FolderClient, request: requests.StartRequest) -> JsonObject:
     """Check a request and return what would run, without starting it."""
     from app.services import preflight

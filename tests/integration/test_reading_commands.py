@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import json
 import re
 import socket
 from pathlib import Path
@@ -159,3 +160,24 @@ def test_recipes_need_no_store(
 
     assert (code, err) == (0, ""), out
     assert ("creative_draft_scene" if command[0] == "route" else "asks") in out
+
+
+def test_a_preview_needs_no_store(tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dry run works while the database cannot be reached, and says what it does not know; a start is refused."""
+    made = Project(tmp_path)
+    made.write(".control-room/recipes/amplifier/asks.yaml", ASKS)
+    # The copy that this machine has of a file in the store.
+    policy = {"policies": [{"recipe_id": "*", "limits": {"calls": 3}}]}
+    made.write(".control-room/common/policies.json", json.dumps(policy))
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        address = f"postgresql://127.0.0.1:{bound.getsockname()[1]}/absent"
+        monkeypatch.setenv("CONTROL_ROOM_STORE_URL", address)
+        code, out, err = cli("run", "asks", "--dry-run", "--json", "--project", str(made.root))
+        refused = cli("run", "asks", "--project", str(made.root))
+
+    assert code == 0, err
+    assert "previewed without it" in err
+    assert json.loads(out)["ok"]
+    assert json.loads(out)["limits"] == {"calls": 3}
+    assert refused[0] == 5

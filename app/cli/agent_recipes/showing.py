@@ -40,7 +40,7 @@ def draw(project: projects.Project, request: requests.StartRequest, as_json: boo
             return plan
         return agent_recipes.render(client.application.catalogue.get(request.recipe_id or "").recipe, request.args)
 
-    drawn = project.work_here(work, Access.EXAMINE)
+    drawn = project.work_here(work, Access.PREVIEW)
     if isinstance(drawn, str):
         terminal.say_block(drawn.rstrip("\n"))
     else:
