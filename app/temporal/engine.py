@@ -187,6 +187,8 @@ class TemporalEngine:
         except (RPCError, TimeoutError) as error:
             _log.warning("the Temporal server cannot be reached: %s", error, extra={"run_id": run_id})
             self._helpers.begin(self._tell_later(run_id, signal, arguments), f"{signal} {run_id}")
+        if signal == "cancel":
+            self._helpers.begin(self.workflow_recovery.enforce_cancel(run_id), f"enforce cancel of {run_id}")
         self.follower.note(run_id)
 
     async def mark(self, run_id: str, marks: run_engine.Marks, author: Author | None = None) -> runs.RunStart:

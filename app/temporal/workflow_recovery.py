@@ -1,4 +1,7 @@
-"""Workflow recovery: starts a new workflow for each unfinished run that has lost its own; journals hold all state."""
+"""Workflow recovery: starts a new workflow for each unfinished run that has lost its own; journals hold all state.
+
+It also replaces the workflow of a cancelled run whose task a frozen worker has.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from app.temporal import messages
 
 KEEP_SECONDS = 10.0
 """Time between two checks whether the server has lost its database, and shortest time between two rounds."""
+
+ACT_SECONDS = 5.0  # Longest time of a workflow task after a cancel; then the workflow is replaced.
 
 PAGE = 1000  # Most workflows in one answer of the server.
 
@@ -94,6 +99,33 @@ class WorkflowRecovery:
             _log.warning("the workflow is lost and begins again", extra={"run_id": run_id})
             await self._begin(run_id)
         return lost
+
+    async def enforce_cancel(self, run_id: str) -> None:
+        """Replace the workflow of a cancelled run while a worker keeps its task, until the run has ended.
+
+        The server sends the task to the worker that had the last one. If that worker is frozen, only the task's
+        time-out, which has to suffice for long journals, would give it to another worker.
+        """
+        before: object = None
+        while True:
+            await self._clock.sleep(ACT_SECONDS)
+            try:
+                found = await self._client.get_workflow_handle(messages.workflow_id(run_id)).describe()
+                decided = (await self._store.read(run_id)).decisions
+                if found.status is not WorkflowExecutionStatus.RUNNING or decided.cancel_requested_at is None:
+                    return
+                task = found.raw_description.pending_workflow_task
+                now = (found.run_id, task.attempt, task.started_time.ToNanoseconds())
+                if now == before and task.HasField("started_time"):
+                    _log.warning("the workflow is replaced, since its worker does not act", extra={"run_id": run_id})
+                    stuck = self._client.get_workflow_handle(messages.workflow_id(run_id), run_id=found.run_id)
+                    await stuck.terminate(reason="its worker does not act on a cancel")
+                    await self._begin(run_id)
+                before = now
+            except (errors.NotFound, errors.JournalCorrupt):
+                return
+            except (errors.StorageFault, errors.ControlRoomError, RPCError) as error:
+                _log.info("not known whether the run ends: %s", error, extra={"run_id": run_id})
 
     async def _unfinished(self, *, paused: bool = False) -> list[str]:
         rows = await self._store.list_unfinished()

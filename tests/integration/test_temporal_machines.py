@@ -254,6 +254,23 @@ async def test_a_worker_that_slept_past_its_lease_keeps_its_result_aside(
 
 
 @pytest.mark.slow
+async def test_a_cancel_does_not_wait_for_a_frozen_worker(
+    scene: Scene, machines: Machines, monkeypatch: pytest.MonkeyPatch
+):
+    """The task of the workflow, which the server sends to the frozen worker, does not have to time out first."""
+    monkeypatch.setattr(worker, "TASK_TIMEOUT", timedelta(hours=1))
+    sleeper = await machines.work("a")
+    run_id = await scene.start("once")
+    await scene.there("second")
+    await machines.work("b")
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    await scene.service.engine.cancel(run_id)
+    assert await scene.ended(run_id, seconds=100) is states.RunState.CANCELLED
+
+    assert (await scene.service.upkeep.verify(run_id))["ok"]
+
+
+@pytest.mark.slow
 async def test_a_run_whose_worker_is_gone_waits_for_it(scene: Scene, machines: Machines):
     """No other worker performs its steps; the run pauses with the reason, and continues once its worker is back."""
     soon = {"CONTROL_ROOM_WORKER_GONE_SECONDS": "3"}
