@@ -30,12 +30,21 @@ if TYPE_CHECKING:
 
 
 class _Idle:
-    """The engine of a process that executes no runs."""
+    """The engine of a process that executes no runs.
 
-    elsewhere = False
+    Args:
+        has_workers: Whether workers on Temporal execute them.
+    """
 
-    def __init__(self, store: Callable[[], disk_store.DiskStore]) -> None:
+    def __init__(
+        self, store: Callable[[], disk_store.DiskStore], has_workers: Callable[[], bool] = lambda: False
+    ) -> None:
         self._store = store
+        self._has_workers = has_workers
+
+    @cached_property
+    def elsewhere(self) -> bool:
+        return self._has_workers()
 
     @property
     def spending(self) -> _Idle:
@@ -58,6 +67,11 @@ class _Idle:
 
     async def holder(self, run_id: str) -> None:
         return None
+
+    held_up = holder
+
+    async def performed(self) -> dict[str, Any]:
+        return {}
 
     async def outputs(self, run_id: str) -> dict[str, str]:
         return {}
@@ -112,6 +126,8 @@ class Reading:
         self._chosen = chosen
         self._directory = directory
         self._engine = cast("run_engine.RunEngine", _Idle(lambda: self.store))
+        # Of runs that workers execute, the open steps are shown, too.
+        self._workers = cast("run_engine.RunEngine", _Idle(lambda: self.store, directory.has_workers))
 
     @cached_property
     def store(self) -> disk_store.DiskStore:
@@ -128,7 +144,7 @@ class Reading:
         from app.services import run_queries
 
         return run_queries.RunQueries(
-            store=self.store, engine=self._engine, drivers=_DRIVERS, clock=clock.SystemClock()
+            store=self.store, engine=self._workers, drivers=_DRIVERS, clock=clock.SystemClock()
         )
 
     @cached_property

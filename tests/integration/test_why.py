@@ -366,6 +366,10 @@ async def test_without_a_service_nothing_executes(project: Project, capsys: pyte
     held = directory.lock_engine(shared=True)
     assert await asyncio.to_thread(root.execute, ["runs", "why", running, "--project", str(killed)]) == 0
     by_workers = capsys.readouterr().out
+    assert await asyncio.to_thread(root.execute, ["runs", "show", running, "--json", "--project", str(killed)]) == 0
+    at_work = [step["key"] for step in json.loads(capsys.readouterr().out)["steps"] if step["status"] == "running"]
+    assert await asyncio.to_thread(root.execute, ["runs", "list", "--project", str(killed)]) == 0
+    capsys.readouterr()
     held.release()
     held = directory.lock_engine(shared=False)
     assert await asyncio.to_thread(root.execute, ["runs", "why", running, "--project", str(killed)]) == 0
@@ -382,6 +386,7 @@ async def test_without_a_service_nothing_executes(project: Project, capsys: pyte
     assert local["chain"][0]["act"] == f"control-room gates answer {gate['gate_id']} approve"
     assert "Nothing executes it, because no service runs; Step draft is next." in text
     assert "Step draft was under way when its process ended." in left
+    assert at_work == ["draft"]
     assert by_no_worker == left
     assert "Nothing executes it" not in by_workers
     assert "Workers on Temporal execute it, and no service runs, which would accept orders" in by_workers
