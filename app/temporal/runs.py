@@ -13,10 +13,10 @@ from app.engine import stores
 from app.temporal import attributes, messages, priorities, time_limits
 from app.temporal.obstacles import Obstacle, Obstacles
 from app.temporal.registration import Registration
-from app.temporal.replayed_runs import replay_run
+from app.temporal.replayed_runs import ReplayedRun, replay_run
 from app.temporal.run_placement import RunPlacement
 from app.temporal.slices import Contents, Slice
-from app.temporal.steps import Steps
+from app.temporal.steps import Steps, on_this_machine
 
 Rested = Callable[[runs.RunStart, RunState], Awaitable[None]]
 """Called when a run has come to rest, or waits for an input."""
@@ -137,13 +137,12 @@ class WorkflowRuns:
         await log.move(runs.Transition.begin(start.run_id, at))
 
     async def _complete(self, log: stores.RunLog, order: messages.CompletionOrder) -> RunState:
+        strict = log.loaded.decisions.cancel_requested_at is None and log.loaded.decisions.ended is None
         try:
-            driver = self._steps.driver(log)
-            strict = log.loaded.decisions.cancel_requested_at is None and log.loaded.decisions.ended is None
             if strict:
-                found = await self._steps.replayed_runs.of(log, driver)
+                found = await self._steps.replayed_runs.of(log, self._steps.driver(log))
             else:
-                found = await replay_run(log, driver, self._equipment, strict=False)
+                found = await self._without_driver(log)
             state = await found.complete(RunPlacement.named(order.parking, log.loaded.decisions))
             if state is not RunState.RUNNING:
                 found.scheduler.close()
@@ -154,9 +153,22 @@ class WorkflowRuns:
         except errors.Fault as fault:
             return await self._park(log, fault)
 
+    async def _without_driver(self, log: stores.RunLog) -> ReplayedRun:
+        """Return a run that comes to rest whatever its driver says, even if this version does not know the driver."""
+        try:
+            driver = self._steps.driver(log)
+        except errors.DriverFault:
+            return await self._silent(log)
+        return await replay_run(log, driver, self._equipment, strict=False)
+
     async def _park(self, log: stores.RunLog, fault: errors.Fault) -> RunState:
-        found = await replay_run(log, _Silent(), self._steps.hiding(log.loaded.start), strict=False)
-        return await found.completion.park(fault)
+        if isinstance(fault, errors.DriverFault):
+            # Machines may have different versions.
+            fault = errors.DriverFault(on_this_machine(fault.message), code=fault.code, detail=fault.detail)
+        return await (await self._silent(log)).completion.park(fault)
+
+    async def _silent(self, log: stores.RunLog) -> ReplayedRun:
+        return await replay_run(log, _Silent(), self._steps.hiding(log.loaded.start), strict=False)
 
 
 class _Silent:

@@ -85,9 +85,7 @@ class Steps:
             fault = await asyncio.to_thread(find, start, True)
         if fault is not None:
             key = step.attempt.ask.key
-            # Without the name of the machine, a person could not find the one on which the project has another path.
-            message = f"On the machine {socket.gethostname()}: {fault.message}"
-            error = errors.StepError(message, code=fault.code, detail=fault.detail, key=key)
+            error = errors.StepError(on_this_machine(fault.message), code=fault.code, detail=fault.detail, key=key)
             raise run_equipment.Parked(fault.code, error)
         found.looked_at = taken
 
@@ -289,7 +287,14 @@ class ChildStarts:
         try:
             return Result(output=await self._start(call))
         except errors.ControlRoomError as error:
-            return child_results.failed(error.code, error.message, None)
+            is_local = isinstance(error, errors.UnknownRecipe | errors.RecipeInvalid | errors.NotReady)
+            message = on_this_machine(error.message) if is_local else error.message
+            return child_results.failed(error.code, message, None)
+
+
+def on_this_machine(message: str) -> str:
+    """Return a message about what differs between machines, such as recipes and versions, with the name of this one."""
+    return f"On the machine {socket.gethostname()}: {message}"
 
 
 def _decided(kind: str, key: str) -> errors.Conflict:

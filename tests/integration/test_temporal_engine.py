@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import json
 import os
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -585,16 +586,22 @@ async def _is_searchable(scene: Scene) -> bool:
 async def test_a_run_of_another_driver_version_waits_for_a_worker_that_knows_it(
     project: projects.Project, temporal: temporal_server.DevServer, monkeypatch: pytest.MonkeyPatch
 ):
-    """A worker of an earlier version parks the run without a line; an upgraded one continues it, like older runs."""
+    """A worker of an earlier version parks the run without a line; an upgraded one continues it, like older runs.
+
+    A cancel needs no upgrade.
+    """
     driver: Any = dialects.DIALECTS["amplifier"]
     newest = driver.driver_version
     async with serving(project, temporal.address) as scene:
-        newer = await scene.start("child")
+        newer, unwanted = await scene.start("child"), await scene.start("child")
         monkeypatch.setattr(driver, "driver_version", newest - 1)
         older = await scene.start("parent")
         async with bootstrap.build(chosen(project, temporal.address), WORK):
             await scene.until(newer, states.RunState.PAUSED)
             assert await scene.ended(older) is states.RunState.DONE
+            await scene.until(unwanted, states.RunState.PAUSED)
+            await scene.service.runs.cancel(unwanted)
+            assert await scene.ended(unwanted) is states.RunState.CANCELLED
         parked = await scene.service.runs.reader.view(newer)
         assert await scene.keys(newer) == []
         monkeypatch.setattr(driver, "driver_version", newest)
@@ -602,7 +609,9 @@ async def test_a_run_of_another_driver_version_waits_for_a_worker_that_knows_it(
             await scene.service.runs.unpause(newer)
             assert await scene.ended(newer) is states.RunState.DONE
 
-    assert (parked.error or {}).get("code") == "driver_newer"
+    error: Any = parked.error
+    assert error["code"] == "driver_newer"
+    assert error["message"].startswith(f"On the machine {socket.gethostname()}: the run was begun by version")
 
 
 async def test_a_run_whose_working_folder_is_gone_waits_for_it(scene: Scene):

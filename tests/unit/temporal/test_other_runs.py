@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import socket
+from typing import Any, cast
 
 import pytest
 
 pytest.importorskip("temporalio")
 
+from app import errors
 from app.clock import FakeClock
 from app.domain import decisions
 from app.engine import stores
 from app.storage.memory_store import MemoryStore
-from app.temporal import claims, leases, messages, run_placement
+from app.temporal import claims, leases, messages, run_placement, steps
 from tests.unit.engine import samples
 from tests.unit.temporal import offline
 
@@ -75,3 +77,26 @@ async def test_a_damaged_run_holds_no_workspace(monkeypatch: pytest.MonkeyPatch)
 
         assert await claims.Claims(store, client, "runs", shared).claim(RUN) is None
         assert held == [RUN]
+
+
+@pytest.mark.parametrize(
+    ("refused", "names"),
+    [
+        (errors.UnknownRecipe("there is no recipe 'three'"), True),
+        (errors.NotReady("the backend paid is missing"), True),
+        (errors.RequestInvalid("scene_path: is missing"), False),
+    ],
+)
+async def test_a_child_that_a_machine_cannot_start_names_the_machine(
+    refused: errors.ControlRoomError, names: bool
+) -> None:
+    """Recipes and backends belong to a machine, which the failed step names; a wrong argument is wrong anywhere."""
+
+    async def refuse(call: Any) -> str:
+        raise refused
+
+    result = await steps.ChildStarts(refuse).perform(cast(Any, None))
+
+    place = f"On the machine {socket.gethostname()}: " if names else ""
+    assert result.error is not None
+    assert (result.error.code, result.error.message) == (refused.code, f"{place}{refused.message}")
