@@ -300,8 +300,8 @@ def _application(
     sessions: agent_sessions.StoredAgentSessions,
     processes: supervisor.Supervisor,
 ) -> Application:
-    metrics, run_listeners, performing = telemetry.Metrics(), runs.RunStartedListeners(), PlanPerformers()
-    engine = _engine(chosen, platform, equipment, store, metrics, lambda call: use_cases.start_child(call), performing)
+    metrics, run_listeners, planning = telemetry.Metrics(), runs.RunStartedListeners(), PlanPerformers()
+    engine = _engine(chosen, platform, equipment, store, metrics, lambda call: use_cases.start_child(call), planning)
     use_cases = runs.Runs(
         store=store,
         engine=engine,
@@ -312,8 +312,8 @@ def _application(
         started_listeners=run_listeners,
     )
 
-    unattended = unattended_of(chosen, use_cases, store, engine, definitions, platform, processes, performing)
-    plans, planner = planning_of(use_cases, store, engine, definitions, platform, equipment.masker, performing)
+    unattended = unattended_of(chosen, use_cases, store, engine, definitions, platform, processes, planning, equipment)
+    plans, planner = planning_of(use_cases, store, engine, definitions, platform, equipment.masker, planning)
     return Application(
         runs=use_cases,
         gates=gates_of(use_cases, store, engine, platform, equipment.masker),

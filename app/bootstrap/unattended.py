@@ -12,7 +12,8 @@ from app.bootstrap.definitions import Definitions
 from app.bootstrap.engines import Store
 from app.bootstrap.plans import PlanPerformers
 from app.bootstrap.platform import Platform
-from app.engine import run_engine
+from app.domain import plain
+from app.engine import run_engine, run_equipment
 from app.flows import registry as flows
 from app.processes import supervisor
 from app.services import arguments, retention, runs
@@ -80,6 +81,7 @@ def unattended_of(
     platform: Platform,
     processes: supervisor.Supervisor,
     planning: PlanPerformers,
+    equipment: run_equipment.Equipment,
 ) -> Unattended:
     """Return the parts that work without a person over a store."""
     time, ids = platform.clock, platform.ids
@@ -102,7 +104,7 @@ def unattended_of(
     )
     questions = plan_questions.PlanQuestions(store.plans)
     planning.written = questions.note
-    notified_endpoints, channels = _endpoints(store), _senders(chosen, platform, processes)
+    notified_endpoints, channels = _endpoints(store), _senders(chosen, platform, processes, equipment.masker)
     return Unattended(
         questions=questions,
         triggers=orders,
@@ -170,7 +172,7 @@ def _refusal(allowed: tuple[str, ...], url: str) -> str | None:
 
 
 def _senders(
-    chosen: settings.Settings, platform: Platform, processes: supervisor.Supervisor
+    chosen: settings.Settings, platform: Platform, processes: supervisor.Supervisor, masker: plain.Masker
 ) -> dict[str, senders.Sender]:
     given = chosen.notifications
 
@@ -187,5 +189,5 @@ def _senders(
     return {
         "webhook": senders.LateSender(webhook),
         "email": senders.LateSender(mail, senders.mail_lacks(given.smtp_url, given.mail_from)),
-        "command": senders.CommandSender(processes.run, chosen.project.project),
+        "command": senders.CommandSender(processes.run, chosen.project.project, masker),
     }

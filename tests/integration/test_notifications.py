@@ -635,6 +635,40 @@ async def test_messages_are_given_to_commands(tmp_path: Path) -> None:
     assert "[program_missing]" in failed[2]["detail"]
 
 
+async def test_a_failed_program_reports_the_end_of_its_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The list, the log and the answer of a test show it: standard error before standard output, without secrets."""
+    monkeypatch.setenv("CHAT_TOKEN", "tok-5f2e9a77")
+    says = {
+        "fails": "echo begun; echo no route to chat with $CHAT >&2; exit 3",
+        "prints": "printf 'wrong\\tchannel\\n\\033[31mbye\\n'; exit 4",
+        "dies": "echo out of memory >&2; kill -9 $$",
+        "floods": "i=0; while [ $i -lt 500 ]; do echo line $i; i=$((i+1)); done; exit 5",
+    }
+    async with served.in_process(Project(tmp_path)) as service:
+        added = {
+            name: (await _add(service, argv=["env", "CHAT=tok-5f2e9a77", "sh", "-c", script]))["endpoint_id"]
+            for name, script in says.items()
+        }
+        await service.run("quick")
+        shown = dict[str, str | None]()
+        async with asyncio.timeout(served.WAIT_SECONDS):
+            while len(shown) < len(added):
+                rows = {name: await _listed(service, endpoint_id) for name, endpoint_id in added.items()}
+                shown = {name: row["last_error"] for name, row in rows.items() if row["last_error"]}
+                await served.moment()
+        tried = (await service.http.post(f"{ADDRESS}/{added['fails']}/test")).json()
+
+    assert shown["fails"] == tried["detail"] == "exit code 3: no route to chat with ***"
+    assert (shown["prints"], shown["dies"]) == ("exit code 4: wrong channel [31mbye", "signal 9: out of memory")
+    assert str(shown["floods"]).startswith("exit code 5: … ")
+    assert str(shown["floods"]).endswith("line 498 line 499")
+    assert len(str(shown["floods"])) < 500
+    assert "no route to chat with ***" in caplog.text
+    assert "tok-5f2e9a77" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("body", "path"),
     [

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from app import errors
+from app import errors, printable
 from app.domain import notifications, plain
 from app.processes import commands
 
@@ -17,6 +17,7 @@ MOST_WAIT_SECONDS = 24 * 3600.0  # Longest time for which a receiver can refuse 
 COMMAND_SECONDS = 60.0  # Longest time for one attempt of a command.
 
 _OUTPUT_BYTES = 64 * 1024
+_TAIL_CHARACTERS = 300
 
 
 def mail_lacks(smtp_url: str | None, mail_from: str | None) -> str | None:
@@ -87,11 +88,13 @@ class CommandSender:
 
     Args:
         run: Runs a command to its end; `supervisor.Supervisor.run`.
+        masker: Masks secrets in what a program prints.
     """
 
-    def __init__(self, run: Callable[[commands.Request], object], folder: Path) -> None:
+    def __init__(self, run: Callable[[commands.Request], object], folder: Path, masker: plain.Masker) -> None:
         self._run = run
         self._folder = folder
+        self._masker = masker
 
     def lacks(self, endpoint: notifications.Endpoint) -> str | None:
         """Return why its program cannot be executed."""
@@ -117,9 +120,17 @@ class CommandSender:
         except (commands.NotStarted, commands.LauncherLost, errors.WorkspaceFault) as error:
             raise NotDelivered(f"{error.message} [{error.code}]") from error
         if ended.cause:
-            raise NotDelivered(f"it was ended: {ended.cause}")
+            raise NotDelivered(f"it was ended: {ended.cause}{self._printed(ended)}")
         if ended.signal is not None:
-            raise NotDelivered(f"signal {ended.signal}")
+            raise NotDelivered(f"signal {ended.signal}{self._printed(ended)}")
         if ended.exit_code != 0:
-            raise NotDelivered(f"exit code {ended.exit_code}")
+            raise NotDelivered(f"exit code {ended.exit_code}{self._printed(ended)}")
         return "exit code 0"
+
+    def _printed(self, ended: commands.Ended) -> str:
+        """Return the end of what a failed program printed, with a colon before it; empty if it printed nothing."""
+        content = ended.stderr.content.strip() or ended.stdout.content
+        # Masked before it is cut: a part of a secret would not be recognised.
+        text = printable.title(str(self._masker.mask(content.decode("utf-8", "replace"))))
+        cut = f"… {text[-_TAIL_CHARACTERS:].lstrip()}" if len(text) > _TAIL_CHARACTERS else text
+        return f": {cut}" if cut else ""
