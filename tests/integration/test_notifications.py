@@ -679,6 +679,7 @@ async def test_a_failed_program_reports_the_end_of_its_output(
         ({"url": "http://example.org:99999"}, "$.url"),
         ({"url": "https://exa mple.org"}, "$.url"),
         ({"url": "https://example.org", "signing_secret": "short"}, "$.signing_secret"),
+        ({"url": "https://example.org", "signing_secret": "whsec_MTIzNDU2Nzg5MDEyMzQ1"}, "$.signing_secret"),
         ({"to": ["a@example.org\r\nBcc: b@example.org"]}, "$.to[0]"),
         ({"to": ["nobody"]}, "$.to[0]"),
         ({"argv": ["x"], "kinds": ["never"]}, "$.kinds[0]"),

@@ -348,6 +348,11 @@ async def test_an_occurrence_without_a_run_records_its_reason(tmp_path: Path, ca
             "request_invalid",
             "$.webhook.signing_secret",
         ),
+        (
+            {"webhook": {"scheme": "standard", "signing_secret": "whsec_MTIzNDU2Nzg5MDEyMzQ1"}},
+            "request_invalid",
+            "$.webhook.signing_secret",
+        ),
         ({"webhook": {"events": ["push"]}}, "request_invalid", "$.webhook.events"),
         ({"files": {"pattern": "../x"}}, "request_invalid", "$.files.pattern"),
         ({"files": {"pattern": ".control-room/*"}}, "request_invalid", "$.files.pattern"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.integration import endpoints, scheduled, served
 from tests.integration.project import SCENE, Project
 
 ADDRESS = "/api/notifications/endpoints"
+WEBHOOK = {"recipe_id": "quick", "webhook": {"scheme": "standard"}}
 FILES = {"recipe_id": "draft", "args_from": {"scene_path": "/path"}, "files": {"pattern": "in/*.md"}}
 
 
@@ -163,6 +165,7 @@ async def test_an_edited_endpoint_applies_to_the_next_message_only(tmp_path: Pat
         ({"url": "ftp://x"}, "$.url"),
         ({"label": "book"}, "$.label"),
         ({"signing_secret": "short"}, "$.signing_secret"),
+        ({"signing_secret": "whsec_MQ=="}, "$.signing_secret"),
         ({}, "$"),
     ],
 )
@@ -179,6 +182,37 @@ async def test_a_wrong_edit_of_an_endpoint_is_refused_at_its_place(
     assert [flaw["path"] for flaw in answer.json()["flaws"]] == [place]
     assert shown == {name: value for name, value in added.items() if name != "signing_secret"}
     assert (none.status_code, none.json()["code"]) == (404, "endpoint_not_found")
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "body", "place"),
+    [
+        (ADDRESS, "outbox", {"url": "https://hooks.example.org/runs"}, ["signing_secret"]),
+        ("/api/triggers", "triggers", WEBHOOK, ["webhook", "signing_secret"]),
+    ],
+    ids=["endpoint", "trigger"],
+)
+async def test_a_short_secret_of_an_earlier_version_stays(
+    tmp_path: Path, path: str, folder: str, body: dict[str, Any], place: list[str]
+) -> None:
+    """An edit of other fields leaves a secret that would be refused today; a request cannot set it again."""
+    project, short = Project(tmp_path), "whsec_MTIzNDU2Nzg5MDEyMzQ1"
+    async with served.in_process(project) as service:
+        added = (await service.http.post(path, json=body)).json()
+        own = f"{path}/{added.get('endpoint_id') or added['trigger_id']}"
+    (file,) = (project.data / folder).glob("*.json")
+    content = json.loads(file.read_text())
+    (content if len(place) == 1 else content[place[0]])[place[-1]] = short
+    file.write_text(json.dumps(content))
+    renewed: dict[str, Any] = {"signing_secret": "whsec_MTIzNDU2Nzg5MDEyMzQ="}
+    async with served.in_process(project) as service:
+        renamed = await service.http.patch(own, json={"name": "other"})
+        again = await service.http.patch(own, json=renewed if len(place) == 1 else {"webhook": renewed})
+
+    kept = json.loads(file.read_text())
+    assert (renamed.status_code, renamed.json()["name"]) == (200, "other"), renamed.text
+    assert (again.status_code, [flaw["path"] for flaw in again.json()["flaws"]]) == (400, [f"$.{'.'.join(place)}"])
+    assert (kept if len(place) == 1 else kept[place[0]])[place[-1]] == short
 
 
 async def test_edits_at_the_same_moment_all_count(service: served.Served) -> None:

@@ -15,8 +15,11 @@ TOLERANCE_SECONDS = 300  # Longest difference between the timestamp of a deliver
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the form of a secret, not one
 """Prefix of a secret of Standard Webhooks."""
 
+SECRET_CHARACTERS = 500  # Longest secret of signatures.
+
 _POINTER = re.compile(r"(/([^~/]|~[01])*)*")
 _MOST_SIGNATURES = 10
+_LEAST = 16  # Fewest characters of a secret, and fewest bytes of the key in one of Standard Webhooks.
 
 GITHUB_SIGNATURE = "x-hub-signature-256"  # Header of GitHub's signature.
 
@@ -49,6 +52,18 @@ def key_of(secret: str) -> bytes | None:
     except (binascii.Error, ValueError):
         return None
     return key if secret.startswith(SECRET_PREFIX) and key else None
+
+
+def weakness(secret: str, *, standard: bool) -> str | None:
+    """Return what a new secret must have and lacks; None if it can be used.
+
+    Args:
+        standard: Whether it is one of Standard Webhooks.
+    """
+    if standard and len(key_of(secret) or b"") < _LEAST:
+        return f"must be {SECRET_PREFIX} and a key of at least {_LEAST} bytes in base64"
+    is_fit = _LEAST <= len(secret) <= SECRET_CHARACTERS
+    return None if is_fit else f"must have {_LEAST} to {SECRET_CHARACTERS} characters"
 
 
 def signature(key: bytes, message_id: str, timestamp: int | str, body: bytes) -> str:
