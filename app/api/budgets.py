@@ -53,7 +53,7 @@ class BudgetBody(BaseModel):
     )
     per: Literal["day"] | None = Field(None, description="`day`: the limits apply to each day separately.")
     time_zone: Annotated[str, Field(max_length=100)] = Field(
-        "UTC", description="IANA name of the time zone in which a day begins."
+        "UTC", description="IANA name of the time zone in which a day begins; only with `per`."
     )
     limits: SharedLimitsBody = Field(description="Limits; at least one is required.")
 

@@ -129,6 +129,8 @@ def _changed(name: str, known: Mapping[str, Any], given: Mapping[str, Any], lift
     kept = {each: known[each] for each in ("recipe_id", "label", "session_id", "per", "time_zone") if each in known}
     if "per_day" in named:
         kept["per"] = "day" if named.pop("per_day") else None
+    if kept.get("per") is None:
+        kept.pop("time_zone", None)
     limits = RunLimits.from_json(known.get("limits", {})).changed(amounts)
     return values.Budget(name=name, limits=limits, **kept | {each: value or None for each, value in named.items()})
 

@@ -67,6 +67,12 @@ class Budget(shapes.Shape):
             found.append(errors.Flaw(path="$.time_zone", code="unknown_time_zone", message=fault))
         return found
 
+    def without_effect(self) -> list[errors.Flaw]:
+        """Return a flaw for each field that changes nothing; the file of an earlier version may have it."""
+        if self.per is not None or self.time_zone == "UTC":
+            return []
+        return [errors.Flaw(path="$.time_zone", message="belongs to per: day; without it, no day begins")]
+
     def covers(self, recipe_id: str, labels: Mapping[str, str], session_id: str) -> bool:
         """Return whether a run counts in the budget."""
         name, _, value = (self.label or "").partition(":")

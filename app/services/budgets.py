@@ -120,7 +120,7 @@ class Budgets:
             errors.RequestInvalid: names every flaw; or `too_many_budgets`.
             errors.DiskFull: the file could not be written.
         """
-        if found := budget.flaws():
+        if found := budget.flaws() or budget.without_effect():
             raise errors.RequestInvalid(found[0].message, flaws=found)
 
         def put(known: dict[str, budgets.Budget]) -> _Change:

@@ -266,6 +266,8 @@ async def test_a_removed_budget_lets_waiting_runs_continue(paid: Project, servic
         ({"limits": {"calls": 1}, "label": "book"}, "$.label"),
         ({"limits": {"calls": 1}, "time_zone": "Mars/Olympus"}, "$.time_zone"),
         ({"limits": {"calls": 1}, "time_zone": "../../etc/passwd"}, "$.time_zone"),
+        ({"limits": {"calls": 1}, "time_zone": "Europe/Berlin"}, "$.time_zone"),
+        ({"limits": {"calls": 1}, "time_zone": "Europe/Berlin", "per": None}, "$.time_zone"),
     ],
 )
 async def test_a_wrong_budget_is_refused_at_its_place(service: served.Served, body: dict[str, Any], place: str) -> None:
@@ -275,6 +277,18 @@ async def test_a_wrong_budget_is_refused_at_its_place(service: served.Served, bo
     assert answer.status_code == 400
     assert [flaw["path"] for flaw in answer.json()["flaws"]] == [place]
     assert (await service.http.get("/api/budgets")).json() == []
+
+
+async def test_a_time_zone_without_effect_in_the_file_stays(project: Project) -> None:
+    """A budget of an earlier version, or of a hand edit, counts; a request with its default zone replaces it."""
+    kept = {"name": "all", "limits": {"calls": 1}, "time_zone": "Europe/Berlin"}
+    project.write(".control-room/budgets.json", json.dumps({"budgets": [kept]}))
+    async with served.in_process(project) as service:
+        before = (await service.http.get("/api/budgets")).json()
+        answer = await service.http.put("/api/budgets/all", json={"limits": {"calls": 2}, "time_zone": "UTC"})
+
+    assert [(one["limits"], one["time_zone"]) for one in before] == [({"calls": 1}, "Europe/Berlin")]
+    assert (answer.status_code, answer.json()["limits"]) == (200, {"calls": 2})
 
 
 async def test_prices_are_estimated_apart(project: Project, service: served.Served) -> None:
@@ -407,7 +421,7 @@ def test_a_changed_budget_keeps_its_other_parts(project: Project, cli: Any) -> N
     assert put("--max-cost", "5") == {**whole, "limits": {"cost_usd": 5, "calls": 9}}
     assert put("--lift", "max-cost") == {**whole, "limits": {"calls": 9}}
     assert put("--label", "", "--recipe", "", "--not-per-day") == {
-        "recipe_id": None, "label": None, "per": None, "time_zone": "Europe/Berlin", "limits": {"calls": 9},
+        "recipe_id": None, "label": None, "per": None, "time_zone": "UTC", "limits": {"calls": 9},
     }  # fmt: skip
 
 

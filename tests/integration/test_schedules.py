@@ -354,6 +354,8 @@ async def test_an_occurrence_without_a_run_records_its_reason(tmp_path: Path, ca
             "$.webhook.signing_secret",
         ),
         ({"webhook": {"events": ["push"]}}, "request_invalid", "$.webhook.events"),
+        ({"webhook": {}, "catch_up": "all"}, "request_invalid", "$.catch_up"),
+        ({"files": {"pattern": "in/*.md"}, "catch_up": "none"}, "request_invalid", "$.catch_up"),
         ({"files": {"pattern": "../x"}}, "request_invalid", "$.files.pattern"),
         ({"files": {"pattern": ".control-room/*"}}, "request_invalid", "$.files.pattern"),
         ({"files": {"pattern": "x", "settle_seconds": 0}}, "request_invalid", "$.files.settle_seconds"),

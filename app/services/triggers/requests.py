@@ -190,6 +190,8 @@ def flaws(trigger: triggers.Trigger, before: triggers.Trigger | None = None) -> 
     for name, choices in (("overlap", triggers.Overlap), ("catch_up", triggers.CatchUp)):
         if (value := getattr(trigger, name)) not in get_args(choices):
             yield _flaw(f"$.{name}", f"must be one of {', '.join(get_args(choices))}, not {value!r:.80}")
+    if trigger.schedule is None and trigger.catch_up not in ("one", before and before.catch_up):
+        yield _flaw("$.catch_up", "belongs to a schedule; deliveries and files have no missed times")
     for name, pointer in trigger.args_from.items():
         if not pointers.is_pointer(pointer):
             yield _flaw(
@@ -202,7 +204,7 @@ def flaws(trigger: triggers.Trigger, before: triggers.Trigger | None = None) -> 
     if trigger.schedule is not None:
         yield from schedules.flaws(trigger.schedule)
     if trigger.webhook is not None:
-        yield from _webhook_flaws(trigger.webhook, before and before.webhook)
+        yield from _webhook_flaws(trigger.webhook, before.webhook if before else None)
     if trigger.files is not None:
         yield from _files_flaws(trigger.files)
 

@@ -340,7 +340,7 @@ function BudgetDialog({ budget, onDone, onClose }) {
   const save = async (/** @type {any} */ given) => {
     const limits = Object.fromEntries(Object.entries(given).filter(([, amount]) => amount !== null));
     const { name, recipe_id, label, per } = values;
-    const time_zone = budget.time_zone || Intl.DateTimeFormat().resolvedOptions().timeZone;
+    const time_zone = !per ? "UTC" : budget.per ? budget.time_zone : Intl.DateTimeFormat().resolvedOptions().timeZone;
     await put(`/api/budgets/${encodeURIComponent(name)}`, { recipe_id: recipe_id || null, label: label ? format.labelled(label) : null, session_id: budget.session_id || null, per: per || null, time_zone, limits });
     announce("The budget counts");
     onDone();
