@@ -81,7 +81,11 @@ class Prices(shapes.Shape):
         return None
 
     def estimated(self, usage: Usage | None, backend: str, model: str | None) -> Usage | None:
-        """Return a usage with an estimated price, if it has no reported price and the file has the model."""
+        """Return a usage with an estimated price, if it has no reported price and the file has the model.
+
+        Values that are not amounts count as not reported.
+        """
+        usage = None if usage is None else usage.believed()
         # A reported price takes precedence, even if the file has another one.
         if usage is None or usage.cost_usd is not None or (usage.input_tokens is None and usage.output_tokens is None):
             return usage

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypedDict, TypeVar
@@ -14,6 +15,7 @@ ADOPTED = "adopted"
 
 BLOB_BYTES = 64 * 1024  # Outputs above this size are stored as blobs; drivers get a handle.
 
+_MOST = 2**53
 _Amount = TypeVar("_Amount", int, float)
 
 Finish: TypeAlias = Literal["length"]
@@ -55,6 +57,22 @@ class Usage(shapes.Shape):
             cost_usd=total((self.cost_usd, other.cost_usd)),
             cost_estimated_usd=total((self.cost_estimated_usd, other.cost_estimated_usd)),
         )
+
+    def believed(self) -> Usage:
+        """Return the usage without values that are not amounts: they count as not reported, in steps and in sums."""
+        return dataclasses.replace(
+            self,
+            input_tokens=amount(self.input_tokens, int),
+            output_tokens=amount(self.output_tokens, int),
+            cost_usd=amount(self.cost_usd, int, float),
+            cost_estimated_usd=amount(self.cost_estimated_usd, int, float),
+        )
+
+
+def amount(given: Any, *kinds: type) -> Any:
+    """Return a value that is an amount and can be added up; None for any other, e.g. in a file written by hand."""
+    is_amount = type(given) in kinds and 0 <= given <= _MOST
+    return given if is_amount else None
 
 
 def total(amounts: Iterable[_Amount | None]) -> _Amount | None:
@@ -225,7 +243,7 @@ def read(position: int, line: Mapping[str, Any]) -> Record:
         output_sha256=digest.removeprefix("sha256:") if digest else None,
         summary=line.get("output_preview") or "",
         error=StepError(**error) if error else None,
-        usage=Usage(**usage) if usage else None,
+        usage=Usage(**usage).believed() if usage else None,
         receipt_id=line.get("receipt_id"),
         agent_session_id=line.get("agent_session_id"),
         finish=line.get("finish"),

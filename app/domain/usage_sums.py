@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.domain.records import Record, Usage, total
+from app.domain.records import Record, Usage, amount, total
 
 QUARTER_MINUTES = 15
 """Length of a period; every time zone's offset is a multiple of it, so that local days can be added up."""
 
 _MINUTES = slice(14, 16)
-_MOST = 2**53
 _UNREPORTED = Usage(input_tokens=None, output_tokens=None)
 
 
@@ -63,7 +62,7 @@ class Reserved:
     def from_json(cls, value: Any, at: str) -> Reserved:
         """Read the content of a control line; a value that is not an amount counts as unknown."""
         given = value if isinstance(value, dict) else {}
-        tokens, cost = _amount(given.get("tokens"), int), _amount(given.get("cost_usd"), int, float)
+        tokens, cost = amount(given.get("tokens"), int), amount(given.get("cost_usd"), int, float)
         return cls(at=at, tokens=tokens, cost_usd=cost)
 
     def as_sum(self) -> UsageSum:
@@ -106,26 +105,20 @@ class UsageTally:
             self.add(record, reserved.get((record.key, record.attempt)) if reserved else None)
 
     def add(self, record: Record, reserved: Reserved | None = None) -> None:
-        """Add one more line; a value that is not an amount, e.g. in a file written by hand, counts as not reported.
+        """Add one more line.
 
         Args:
             reserved: Amounts reserved for it; they count if the line reports none.
         """
-        reported = record.usage
+        usage = record.usage
         # A call that reported no usage was made nevertheless, and counts as silent.
-        if reported is None:
+        if usage is None:
             if is_call(record):
                 self._count(_UNREPORTED)
                 sums = self._part(record)
                 sums[_SILENT] += 1
                 _add_reserved(sums, reserved, _UNREPORTED)
             return
-        usage = Usage(
-            input_tokens=_amount(reported.input_tokens, int),
-            output_tokens=_amount(reported.output_tokens, int),
-            cost_usd=_amount(reported.cost_usd, int, float),
-            cost_estimated_usd=_amount(reported.cost_estimated_usd, int, float),
-        )
         self._count(usage)
         sums = self._part(record)
         _add_reserved(sums, reserved, usage)
@@ -178,11 +171,6 @@ def merged(parts: Iterable[UsageSum]) -> tuple[UsageSum, ...]:
         place = part.quarter, part.agent_id, part.model
         found[place] = part if place not in found else found[place].plus(part)
     return tuple(found.values())
-
-
-def _amount(given: Any, *kinds: type) -> Any:
-    is_amount = type(given) in kinds and 0 <= given <= _MOST
-    return given if is_amount else None
 
 
 def quarter_of(at: str) -> str:

@@ -291,6 +291,25 @@ async def test_a_time_zone_without_effect_in_the_file_stays(project: Project) ->
     assert (answer.status_code, answer.json()["limits"]) == (200, {"calls": 2})
 
 
+@pytest.mark.parametrize("count", [2**53 + 1, 2**63, 10**30])
+async def test_a_count_that_is_no_amount_is_reported_nowhere(
+    project: Project, service: served.Served, count: int
+) -> None:
+    """The step, the run, its list and the sums agree that it was not reported, and no price is estimated from it."""
+    project.say("*", text="Kael stepped off the ferry.", usage={"input_tokens": count, "output_tokens": 7})
+    price = {"input_per_million_usd": 3, "output_per_million_usd": 15}
+    project.write(".control-room/prices.json", json.dumps({"models": {"said/*": price}}))
+    shown = await service.until(await service.start(**DRAFT), "done", "failed")
+    steps = [step["usage"] for step in shown["steps"] if step.get("usage")]
+    (row,) = (await service.http.get("/api/runs")).json()
+    total = (await service.http.get("/api/usage")).json()["total"]
+
+    assert {(usage["input_tokens"], usage["output_tokens"]) for usage in steps} == {(None, 7)}
+    assert {usage["cost_estimated_usd"] for usage in steps} == {0.000105}
+    assert [found["usage"]["input_tokens"] for found in (shown, row)] == [None, None]
+    assert (total["input_tokens"], total["output_tokens"]) == (0, 7 * len(steps))
+
+
 async def test_prices_are_estimated_apart(project: Project, service: served.Served) -> None:
     """A call without a reported price is estimated by the price file, whose version is recorded."""
     project.say("*", text="Kael stepped off the ferry.", usage={"input_tokens": 1000, "output_tokens": 100})

@@ -41,6 +41,14 @@ def test_tokens_are_unknown_where_no_call_reported_them(reported: list[Any], exp
     assert usage_sums.UsageTally(lines).total == expected
 
 
+def test_a_step_shows_the_usage_that_the_sums_count() -> None:
+    """A value in a line that is not an amount is not shown as one."""
+    lines = [call(0, usage={"input_tokens": 2**53, "output_tokens": 2**53 + 1, "cost_usd": -1.0})]
+
+    assert [line.usage for line in lines] == [Usage(input_tokens=2**53, output_tokens=None)]
+    assert usage_sums.UsageTally(lines).total == lines[0].usage
+
+
 def test_a_step_that_was_taken_over_is_no_call_of_the_fork() -> None:
     """A fork's sums contain no call for an agent's step of its source, which paid for it."""
     tally = usage_sums.UsageTally([call(0, taken_over=True, usage=None)])
