@@ -122,7 +122,9 @@ def _parse(event: Event, output: ParsedOutput, paths: Mapping[str, str]) -> None
     if isinstance(reported.get("text"), str):
         output.text = reported["text"]
         output.complete = True
-    output.cut_off = output.cut_off or reported.get("finish") in _CUT_OFF
+    if reported.get("finish") is not None:
+        # As for the text, the last one counts: an earlier answer of the turn is not the reply.
+        output.cut_off = reported["finish"] in _CUT_OFF
     if reported.get("error"):
         output.failure = Failure(message=str(reported["error"]))
     output.turn.add(reported.get("input_tokens"), reported.get("output_tokens"), reported.get("cost_usd"))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from app.agents.configuration import BackendConfig
 from app.agents.programs import catalogue, results, template, verdicts
 from app.agents.programs.verdicts import ProcessResult
+from app.domain import records
 from tests.examples import examples
 from tests.unit.agents import program_replies
 
@@ -329,6 +330,20 @@ class TestTemplates:
         printed = b'noise\n{"a": {"b": "one"}}\n{"a": {"b": "two"}}\n{"a": 5}\n'
 
         assert self.reply(printed, reply={"text": "a.b"}) == ("two", None)
+
+    @pytest.mark.parametrize(
+        ("ends", "finish"), [(("length", "stop"), None), (("stop", "length"), "length"), (("length", None), "length")]
+    )
+    def test_several_objects_report_one_turn(self, ends: tuple[str, str | None], finish: str | None) -> None:
+        """The last text is the reply, the last ending is its ending, and the usage is that of all calls of the turn."""
+        paths = {"text": "say", "finish": "end", "input_tokens": "in", "output_tokens": "out", "cost_usd": "usd"}
+        said = [{"say": "Let me look.", "in": 10, "out": 2, "usd": 0.5}, {"say": "Done.", "in": 30, "out": 4, "usd": 1}]
+        lines = [json.dumps(each | {"end": end}).encode() + b"\n" for each, end in zip(said, ends, strict=True)]
+        config = BackendConfig(name="ours", type="template", command=("ours",), reply=paths)
+        reply = verdicts.verdict(template.program(config), ProcessResult(stdout=iter(lines))).reply
+
+        assert (reply.text, reply.finish) == ("Done.", finish)
+        assert reply.usage == records.Usage(input_tokens=40, output_tokens=6, cost_usd=1.5)
 
     def test_a_text_at_the_error_path_is_an_error(self) -> None:
         """A text at the path of the error is an error."""
