@@ -237,7 +237,9 @@ def _services(
         retention=application.unattended.retention,
         max_message_bytes=server.max_body_bytes,
         catalogue=application.catalogue,
-        preflight=preflight.Preflight(application.starter, application.catalogue, application.runs.refuse_locked),
+        preflight=preflight.Preflight(
+            application.starter, application.catalogue, application.runs.refuse_locked, application.store
+        ),
         route=application.route,
         inventory=application.inventory,
         health=application.health,

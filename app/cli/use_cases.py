@@ -39,7 +39,8 @@ async def plan_run(folder: FolderClient, request: requests.StartRequest) -> Json
     from app.services import preflight
 
     application = folder.application
-    looked = preflight.Preflight(application.starter, application.catalogue, application.runs.refuse_locked)
+    refuse_locked, store = application.runs.refuse_locked, application.store
+    looked = preflight.Preflight(application.starter, application.catalogue, refuse_locked, store, can_wait=False)
     return (await looked.examine(request)).to_json()
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from app import errors
-from app.domain import graphs, limits, plain, runs, shapes
+from app.domain import access, graphs, limits, plain, runs, shapes
 from app.domain.approvals import Approvals
 from app.domain.limits import NO_LIMITS, RunLimits
-from app.engine import ports
-from app.services import conversation_binding, run_graphs, voting, worst_cases
+from app.engine import ports, stores
+from app.services import conversation_binding, run_graphs, start_obstacles, voting, worst_cases
 from app.services.recipes import Catalogue
 from app.services.requests import StartRequest
 from app.services.starting import Starter
@@ -75,9 +75,8 @@ class PreflightReport(shapes.Shape):
     limits: RunLimits = shapes.omitted(NO_LIMITS)  # Its limits, including those of policies.
     approvals: Approvals | None = shapes.omitted()  # Approvals that its gates need, by the request or a policy.
     warnings: tuple[errors.Flaw, ...] = ()
-    """Arguments that would make a step fail: a path out of the workspace, or a missing file.
-
-    They do not prevent the start.
+    """What does not prevent the start: arguments that would make a step fail, by a path out of the workspace or a
+    missing file, and runs for which this one would wait now: `workspace_busy`, `concurrency`.
     """
     paths_checked: bool = True
     """Whether `warnings` covers every file that an argument names. False: texts of arguments are used in prompts and
@@ -86,46 +85,64 @@ class PreflightReport(shapes.Shape):
 
 
 class Preflight:
-    """Examines requests without starting them."""
+    """Examines requests without starting them.
+
+    Args:
+        can_wait: Whether runs can wait here for other runs; in the process of a command they cannot.
+    """
 
     def __init__(
         self,
         starter: Starter,
         catalogue: Catalogue,
         refuse_locked: Callable[[Mapping[str, plain.Json]], Awaitable[None]],
+        store: stores.RunStore,
+        *,
+        can_wait: bool = True,
     ) -> None:
         self._starter = starter
         self._catalogue = catalogue
         self._refuse_locked = refuse_locked
+        self._store = store
+        self._can_wait = can_wait
 
-    async def report(self, request: StartRequest) -> PreflightReport:
+    async def report(self, request: StartRequest, scope: access.Scope | None = None) -> PreflightReport:
         """Return the run that a request would start; a refused request is reported with its problems.
+
+        Args:
+            scope: Runs that the caller may see; None: all.
 
         Raises:
             errors.ControlRoomError: faults other than the request's.
         """
         await self._catalogue.refresh()
         try:
-            return await self.examine(request)
+            return await self.examine(request, scope)
         except (errors.InputRefused, errors.Unroutable) as error:
             return _refused(request, error)
 
-    async def examine(self, request: StartRequest) -> PreflightReport:
+    async def examine(self, request: StartRequest, scope: access.Scope | None = None) -> PreflightReport:
         """Return the run that a request would start.
+
+        Args:
+            scope: Runs that the caller may see; None: all.
 
         Raises:
             errors.RequestInvalid, errors.Unroutable: the request cannot become a run.
         """
-        found = await asyncio.to_thread(self._examined, request)
+        found, start = await asyncio.to_thread(self._examined, request)
+        problems = found.problems
         try:
             await self._refuse_locked(found.args)
         except (errors.Conflict, errors.InputRefused) as error:
-            locked = errors.Flaw(path=f"$.args.{conversation_binding.ARGUMENT}", code=error.code, message=error.message)
-            return dataclasses.replace(found, ok=False, problems=(*found.problems, locked))
-        return found
+            place = f"$.args.{conversation_binding.ARGUMENT}"
+            problems += (errors.Flaw(path=place, code=error.code, message=error.message),)
+        others = await start_obstacles.of(self._store, request, start, scope, can_wait=self._can_wait)
+        problems += others.refusals
+        return dataclasses.replace(found, ok=not problems, problems=problems, warnings=(*found.warnings, *others.waits))
 
-    def _examined(self, request: StartRequest) -> PreflightReport:
-        """Return the report without what other runs hold; meant for a thread, since it reads files."""
+    def _examined(self, request: StartRequest) -> tuple[PreflightReport, runs.RunStart]:
+        """Return the report without what other runs hold, and the start; meant for a thread, since it reads files."""
         start, recipe_version = self._starter.examine(request)
         driver = self._catalogue.dialect(start.dialect)
         lacks: tuple[errors.Flaw, ...] = ()
@@ -141,7 +158,7 @@ class Preflight:
         if start.approvals is not None:
             flaw = voting.lacking(start, self._starter.rules.approvers())
             lacks += () if flaw is None else (flaw,)
-        return PreflightReport(
+        report = PreflightReport(
             recipe_id=start.recipe_id,
             dialect=start.dialect,
             ok=not lacks,
@@ -169,6 +186,7 @@ class Preflight:
             paths_checked=getattr(driver, "declares_paths", False)
             or not any(_has_text(value) for name, value in start.args.items() if name not in named),
         )
+        return report, start
 
     def _warnings(self, named: Mapping[str, bool], start: runs.RunStart) -> tuple[errors.Flaw, ...]:
         # A task of a plan may read files that earlier tasks write.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
+from app.cli import formats
 from app.dialects.agent_recipes import bounds as machine_bounds
 from app.dialects.amplifier import bounds as recipe_bounds
 from app.dialects.orchestrate import bounds as workflow_bounds
@@ -256,3 +258,65 @@ async def test_files_that_other_languages_declare_are_looked_for(service: served
     assert [flaw["path"] for flaw in command["warnings"]] == ["$.args.place"]
     assert there["warnings"] == []
     assert [report["paths_checked"] for report in (workflow, command, there)] == [False, False, True]
+
+
+async def test_runs_for_which_a_start_would_wait_or_be_refused_are_named(service: served.Served) -> None:
+    """The report names the run in the way: a refusal is a problem, a wait a warning, and a free start has neither."""
+    service.project.say("*", hang=True)
+    shared = {"recipe_id": "draft", "args": ARRIVAL}
+    wanted: dict[str, Any] = {
+        "busy": {"exclusive": True},
+        "full": {"concurrency": {"key": "book", "policy": "reject"}},
+        "queued": {"concurrency": {"key": "book"}},
+        "roomy": {"concurrency": {"key": "book", "limit": 2}},
+        "cancelling": {"concurrency": {"key": "book", "policy": "cancel_running"}},
+        "alone": {"exclusive_workspace": True},
+        "elsewhere": {"recipe_id": "quick", "args": {}, "exclusive_workspace": True, "working_dir": "Story"},
+        "free": {},
+    }
+    before = [await examined(service, **shared | body) for body in wanted.values()]
+    holder = (await service.http.post("/api/runs", json=shared | wanted["queued"] | wanted["alone"])).json()["run_id"]
+    await service.until(holder, "running")
+    found = {name: await examined(service, **shared | body) for name, body in wanted.items()}
+    refused = await service.http.post("/api/runs", json=shared | wanted["busy"])
+    full = await service.http.post("/api/runs", json=shared | wanted["full"])
+    await service.http.post(f"/api/runs/{holder}/cancel")
+
+    assert [(one["ok"], one["problems"], one["warnings"]) for one in before] == [(True, [], [])] * len(wanted)
+    problems = {name: [(flaw["path"], flaw["code"]) for flaw in one["problems"]] for name, one in found.items()}
+    waits = {name: [(flaw["path"], flaw["code"]) for flaw in one["warnings"]] for name, one in found.items()}
+    assert {name: flaws for name, flaws in problems.items() if flaws} == {
+        "busy": [("$.exclusive", "recipe_busy")],
+        "full": [("$.concurrency", "concurrency_limit")],
+    }
+    assert {name: flaws for name, flaws in waits.items() if flaws} == {
+        "queued": [("$.concurrency", "concurrency")],
+        "alone": [("$.working_dir", "workspace_busy")],
+    }
+    assert {name for name, one in found.items() if not one["ok"]} == {"busy", "full"}
+    named = [flaw["message"] for one in found.values() for flaw in (*one["problems"], *one["warnings"])]
+    assert all(f"run {holder}" in message for message in named)
+    assert [(answer.status_code, answer.json()["code"]) for answer in (refused, full)] == [
+        (409, "recipe_busy"), (409, "concurrency_limit"),
+    ]  # fmt: skip
+
+
+async def test_a_command_names_the_runs_for_which_it_cannot_wait(project: Project, cli: Any) -> None:
+    """Without a service a run cannot wait, so `--dry-run` lists what would refuse its start; with one it waits."""
+    project.say("*", hang=True)
+    words = ["run", "draft", "--arg", f"scene_path={ARRIVAL['scene_path']}", "--concurrency", "book"]
+    async with served.in_process(project) as service:
+        body = {"recipe_id": "draft", "args": ARRIVAL, "concurrency": {"key": "book"}}
+        holder = (await service.http.post("/api/runs", json=body)).json()["run_id"]
+        await service.until(holder, "running")
+        code, printed, told = await asyncio.to_thread(lambda: cli(*words, "--dry-run", "--project", str(project.root)))
+        await service.http.post(f"/api/runs/{holder}/cancel")
+
+    waits = {"code": "concurrency", "message": "the key is held"}
+    shown = formats.plan({
+        "graph": {"nodes": []}, "recipe_id": "draft", "description": "", "working_dir": "/", "args": {}, "note": None,
+        "calls_at_most": 1, "cost_at_most_usd": None, "unbounded": [], "agents": [], "paths_checked": True,
+        "problems": [], "warnings": [waits, {"code": "file_not_found", "message": "x is missing"}],
+    })  # fmt: skip
+    assert f"cannot run here: the concurrency key 'book' is held by run {holder}" in printed + told, code
+    assert ("the run would wait: the key is held" in shown, "a step would fail: x is missing" in shown) == (True, True)

@@ -81,7 +81,7 @@ function Filled({ recipe }) {
   const mine = useValue(role);
   const files = useLive(mine !== "viewer" && (mine || !isSignedIn.value) && all.some((field) => field.path) ? "/api/files" : null, { pause: 3600_000 });
   const known = places(files.data?.files || []);
-  const [warned] = beside(report?.warnings || [], all);
+  const [warned, waits] = beside(report?.warnings || [], all);
   const unlisted = (/** @type {Field} */ field) => (recipe.dialect !== "control_room" && files.data && !files.data.truncated && field.path ? String(values[field.name] || "").split(/[\n,]/).filter((path) => path.trim() && !path.startsWith("/") && !known.includes(path.trim().replace(/^\.\/|\/$/g, ""))) : []);
   const change = (/** @type {string} */ name) => (/** @type {any} */ value) => {
     setForm({ values: { ...values, [name]: value }, description });
@@ -96,7 +96,7 @@ function Filled({ recipe }) {
     ${all.map((field) => html`<${Input} field=${field} value=${values[field.name]} found=${report?.args?.[field.name]} offers=${known.length > 0 && field.path} fault=${faults[field.name] || refused[field.name]} warned=${warned[field.name]} unlisted=${unlisted(field)} onChange=${change(field.name)} />`)}
     <details><summary class="link">Limits</summary><p class="help">A run that meets a limit is paused; raise it, and the run continues.</p><${LimitFields} values=${limits} onChange=${setLimits} /></details>
     <${Schedule} recipe=${recipe.recipe_id} args=${filled} />
-  </form><${Preflight} report=${report} error=${unknown} others=${others} faults=${others.length + Object.keys(refused).length} nodes=${recipe.graph?.nodes.filter(acts) || []} count=${steps(recipe)} lacks=${recipe.lacks}>
+  </form><${Preflight} report=${report} error=${unknown} others=${[...others, ...waits]} faults=${others.length + Object.keys(refused).length} nodes=${recipe.graph?.nodes.filter(acts) || []} count=${steps(recipe)} lacks=${recipe.lacks}>
     <${Fault} error=${error} />
     <div class="actions"><button form="form" type="submit" class="primary" id="start" disabled=${others.length > 0}>Start</button></div><//></div>`;
 }
