@@ -83,7 +83,7 @@ def sentences(error: errors.ControlRoomError | errors.Fault) -> list[str]:
         lines.append("""  pass any value but a text as JSON: --arg 'NAME:=["…"]'""")
     if isinstance(error, errors.DataDirectoryBusy) and error.detail.get("url"):
         lines.append(f"  ask it with --server {error.detail['url']}; stop it for a command without that option")
-    return lines
+    return [*lines, *(f"  {note}" for note in getattr(error, "__notes__", ()))]
 
 
 def _flaws(error: errors.ControlRoomError | errors.Fault) -> list[Mapping[str, Any]]:

@@ -27,6 +27,20 @@ AnyClient = TypeVar("AnyClient")
 # Arguments of recipes may have the same names as options.
 _FIELD = re.compile(r"(?:query\.|\$\.(?:webhook\.|schedule\.|files\.|limits\.)?)(\w+)(?:\[\d+\])?")
 
+# By the code of the error about an id; each of these commands shows the ids that exist.
+_LISTS = {
+    "endpoint_not_found": "notifications list",
+    "gate_not_found": "gates",
+    "issue_not_found": "issues list",
+    "key_not_found": "keys list",
+    "plan_not_found": "plan list",
+    "receipt_not_found": "receipts list",
+    "recipe_not_found": "recipes list",
+    "run_not_found": "runs list",
+    "trigger_not_found": "triggers list",
+    "unknown_recipe": "recipes list",
+}
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -102,7 +116,13 @@ def _run(connecting: AbstractAsyncContextManager[AnyClient], work: Callable[[Any
             interruption.settle()
             return found
 
-    return interruption.run(connected())
+    try:
+        return interruption.run(connected())
+    except errors.ControlRoomError as error:
+        # The boundary prints the note; the command with its options is known only here.
+        if error.code in _LISTS and "control-room" not in error.message:
+            error.add_note(f"list them with: {led(f'control-room {_LISTS[error.code]}')}")
+        raise
 
 
 def in_folder(command: Command) -> Command:

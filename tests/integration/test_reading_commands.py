@@ -66,6 +66,31 @@ def test_a_run_that_failed_names_its_resume(tmp_path: Path, cli: Any) -> None:
     assert "--arg NAME=TEXT replaces an argument" in err.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("words", "lists"),
+    [
+        (["run", "nothing"], "recipes list"),
+        (["recipes", "show", "nothing"], "recipes list"),
+        (["runs", "show", "20260210T143000Z-k3x9af"], "runs list"),
+        (["runs", "resume", "20260210T143000Z-k3x9af"], "runs list"),
+        (["gates", "answer", "GATE_ID", "approve"], "gates"),
+        (["triggers", "show", "TRIGGER_ID"], "triggers list"),
+        (["notifications", "dead", "ENDPOINT_ID"], "notifications list"),
+        (["plan", "show", "sp_5h2m9q0x7c1v8b3n"], "plan list"),
+        (["issues", "show", "iss_00000000000000000000"], "issues list"),
+        (["receipts", "show", "rcpt_00000000000000000000"], "receipts list"),
+        (["keys", "revoke", "ada"], "keys list"),
+    ],
+)
+def test_an_unknown_id_names_the_list(tmp_path: Path, cli: Any, words: list[str], lists: str) -> None:
+    """After the error about an unknown id, a command prints the one that lists the ids, with its project."""
+    project = ("--project", str(Project(tmp_path).root))
+    code, _, err = cli(*words, *project)
+
+    assert code == 4
+    assert err.splitlines()[-1] == f"  list them with: control-room {lists} --project {project[1]}"
+
+
 def test_a_folder_without_project_is_named(tmp_path: Path, cli: Any) -> None:
     """In a folder without runs, an empty list names this, and no file is created."""
     code, out, err = cli("gates", "--project", str(tmp_path))
