@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ROLES = ("viewer", "runner", "approver", "admin")
 """Roles, each of which includes those before it; a test compares them with the engine's."""
 
+_LONGEST_GRACE_SECONDS = 7 * 24 * 3600  # A test compares it with the engine's.
 _SHOWN = ("name", "role", "recipes", "labels", "expires_at", "rotates_until")
 
 
@@ -78,11 +79,18 @@ def add(place: options.Place, as_json: bool, name: str, role: str, **scope: Any)
     return exit_codes.shown(found, as_json, _secret)
 
 
+def _grace(text: str) -> int:
+    seconds = arguments.duration(text)
+    if seconds > _LONGEST_GRACE_SECONDS:
+        raise click.BadParameter("must be at most 7d")
+    return seconds
+
+
 @keys.command()
 @click.argument("name")
 @click.option(
-    "--grace", "grace_seconds", type=click.IntRange(0, 7 * 24 * 3600), default=0, metavar="SECONDS",
-    help="How long the previous secret remains valid.  [default: 0]",
+    "--grace", "grace_seconds", type=_grace, default="0", metavar="DURATION",
+    help="How long the previous secret remains valid, e.g. 1h; at most 7d.  [default: 0]",
 )  # fmt: skip
 @options.as_json
 @options.anywhere

@@ -70,7 +70,9 @@ def triggers() -> None:
 @click.argument("recipe_id", metavar="RECIPE")
 @click.option("--cron", metavar="FIELDS", help="Start runs by cron, e.g. '30 7 * * MON-FRI'.")
 @click.option("--timezone", metavar="ZONE", help="Time zone of --cron, e.g. Europe/Berlin.  [default: UTC]")
-@click.option("--every", "every_seconds", type=int, metavar="SECONDS", help="Start runs at an interval.")
+@click.option(
+    "--every", "every_seconds", type=arguments.duration, metavar="DURATION", help="Start runs at an interval, e.g. 1h."
+)
 @click.option("--at", metavar="INSTANT", help="Start one run, e.g. at 2026-02-10T14:30:00+01:00.")
 @click.option(
     "--webhook", type=click.Choice(SCHEMES), help="Start runs by webhook; requests are signed by this scheme."
@@ -93,9 +95,25 @@ def triggers() -> None:
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Label of every run; repeatable.")
 @click.option("--name", metavar="TEXT", help="Display name.  [default: the recipe's id]")
 @click.option("--working-dir", metavar="DIR", help="Working directory, below the project or absolute.")
-@click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Priority; higher values start first.")
-@click.option("--overlap", type=click.Choice(OVERLAPS), help="What to do while an earlier run is unfinished.")
-@click.option("--catch-up", type=click.Choice(CATCH_UPS), default="one", help="Which missed times to catch up on.")
+@click.option(
+    "--priority",
+    type=click.IntRange(-100, 100),
+    default=0,
+    show_default=True,
+    help="Priority; higher values start first.",
+)
+@click.option(
+    "--overlap",
+    type=click.Choice(OVERLAPS),
+    help="What to do while an earlier run is unfinished.  [default: skip; with --webhook or --files allow]",
+)
+@click.option(
+    "--catch-up",
+    type=click.Choice(CATCH_UPS),
+    default="one",
+    show_default=True,
+    help="Which missed times to catch up on.",
+)
 @click.option("--paused", is_flag=True, help="Create the trigger paused.")
 @arguments.repeatable("Repeating the command returns the same trigger.")
 @options.as_json
@@ -167,7 +185,9 @@ def fire(
 @click.argument("trigger_id")
 @click.option("--cron", metavar="FIELDS", help="New schedule, by cron.")
 @click.option("--timezone", metavar="ZONE", help="New time zone of the cron schedule.")
-@click.option("--every", "every_seconds", type=int, metavar="SECONDS", help="New schedule, by interval.")
+@click.option(
+    "--every", "every_seconds", type=arguments.duration, metavar="DURATION", help="New schedule, by interval, e.g. 1h."
+)
 @click.option("--at", metavar="INSTANT", help="New schedule: one run.")
 @click.option("--webhook", "scheme", type=click.Choice(SCHEMES), help="New signature scheme of deliveries.")
 @click.option("--event", "events", multiple=True, metavar="NAME", help="Only this GitHub event; repeatable.")

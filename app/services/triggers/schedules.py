@@ -42,7 +42,7 @@ def flaws(schedule: triggers.Schedule) -> Iterator[errors.Flaw]:
         yield _flaw(".timezone", "belongs to cron; an instant has its own offset")
     every = schedule.every_seconds
     if every is not None and not SHORTEST_SECONDS <= every <= LONGEST_SECONDS:
-        yield _flaw(".every_seconds", f"must be from {SHORTEST_SECONDS} to {LONGEST_SECONDS}")
+        yield _flaw(".every_seconds", f"must be from {SHORTEST_SECONDS} to {LONGEST_SECONDS} seconds")
     if schedule.at is not None:
         try:
             clock.instant(schedule.at)
