@@ -156,7 +156,7 @@ class Gates:
         self._votes = voting.Votes(store, engine)
 
     async def page(self, query: GateQuery) -> tuple[list[GateShown], bool]:
-        """Return a page of open gates, beginning with those of the newest run, and whether more follow."""
+        """Return a page of open gates, beginning with those of the oldest run, and whether more follow."""
         found, more = await self._inbox.page(query)
         return [await self._counted(self._shown(open_gate, "open")) for open_gate in found], more
 
