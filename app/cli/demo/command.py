@@ -29,9 +29,10 @@ _NEXT = """\
    cd {project}
    control-room runs list                 # the runs of this demo; `runs show ID`, `runs steps ID`
    control-room issues list               # the contradictions
-   With a real agent: write {{"default_backend": "claude-code"}} to {project}/.control-room/agents.json;
+   With a real agent: stop the service with Ctrl-C if it is up, and write {{"default_backend": "claude-code"}}
+   to {project}/.control-room/agents.json;
    `control-room agents check` lists the backends that work on this machine. Then:
-   control-room plan create "Write scene 23 and check its consistency"
+   control-room plan create "Write scene 23 and check consistency"
    Your own project: `control-room init --project DIR`, then `control-room serve --project DIR`."""
 
 
