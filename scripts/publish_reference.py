@@ -145,8 +145,14 @@ def _section(full: str, command: click.Command) -> Iterator[str]:
         yield from ("The [settings](settings.md) are further options.", "")
     if shown:
         yield from ("| option | meaning |", "| --- | --- |")
-        yield from (f"| `{_option(option, context)}` | {_cell(option.help or '')} |" for option in shown)
+        yield from (f"| `{_option(option, context)}` | {_meaning(option, context)} |" for option in shown)
         yield ""
+
+
+def _meaning(option: click.Option, context: click.Context) -> str:
+    # As `--help` shows it: with the default and the limits of its value.
+    _, shown = option.get_help_record(context) or ("", "")
+    return _cell(shown)
 
 
 def _option(option: click.Option, context: click.Context) -> str:

@@ -24,14 +24,20 @@ def issues() -> None:
 
 @issues.command("list")
 @click.option(
-    "--status", type=click.Choice(["open", "closed", "all"]), default="open", help="Only issues with this status."
+    "--status",
+    type=click.Choice(["open", "closed", "all"]),
+    default="open",
+    show_default=True,
+    help="Only issues with this status.",
 )
 @click.option("--run", "run_id", metavar="ID", help="Only issues of this run.")
 @click.option("--session", "session_id", metavar="ID", help="Only issues of this work session.")
 @click.option("--kind", metavar="WORD", help="Only issues of this kind, e.g. dod or finding.")
 @click.option("--severity", type=click.Choice(SEVERITIES), help="Only issues of this severity.")
 @click.option("--recipe", "recipe_id", metavar="ID", help="Only issues that checks of this recipe found.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="Maximum number of issues to show.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Maximum number of issues to show."
+)
 @options.as_json
 @options.anywhere
 def list_(place: options.Place, as_json: bool, status: str, **filters: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -9,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from app import errors
-from app.cli import budgets, notifications, options
+from app.cli import budgets, notifications, options, root
 
 
 @pytest.mark.parametrize(
@@ -85,3 +86,23 @@ def test_a_time_zone_belongs_to_a_day(tmp_path: Any):
 
     assert done.exit_code == 2
     assert "--time-zone belongs to --per-day" in done.output
+
+
+def test_help_shows_every_default():
+    """The help of each option with a value shows its default, unless that is empty or 0."""
+
+    def hidden(command: click.Command, context: click.Context) -> Iterator[str]:
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                part = command.commands[name]
+                yield from hidden(part, click.Context(part, parent=context, info_name=name))
+        for option in command.params:
+            valued = isinstance(option, click.Option) and not option.is_flag and not option.multiple
+            if valued and isinstance(option.default, str | int) and option.default not in ("", 0):
+                _, shown = option.get_help_record(context) or ("", "default")
+                if "default" not in shown:
+                    yield f"{context.command_path} {option.opts[0]}"
+
+    command = root.control_room
+
+    assert not list(hidden(command, click.Context(command, info_name="control-room")))
