@@ -10,10 +10,14 @@ declare module "preact" {
 
 declare module "preact/hooks" {
   type Update<T> = T | ((before: T) => T);
+  /** What is not there yet may be anything. */
+  export function useState(initial: null): [any, (next: any) => void];
   export function useState<T>(initial: T | (() => T)): [T, (next: Update<T>) => void];
   export function useEffect(effect: () => void | (() => unknown), inputs?: readonly unknown[]): void;
   export function useLayoutEffect(effect: () => void | (() => unknown), inputs?: readonly unknown[]): void;
   export function useMemo<T>(make: () => T, inputs: readonly unknown[]): T;
+  /** Of an element that is drawn later. */
+  export function useRef(initial: null): { current: HTMLElement | null };
   export function useRef<T>(initial: T): { current: T };
 }
 

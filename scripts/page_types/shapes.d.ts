@@ -76,7 +76,7 @@ type RuleDocument = {
   help: string;
   example: any;
   read: (document: any) => any[];
-  columns: [string, (entry: any) => any][];
+  columns: Columns;
 };
 
 /** Of a preflight; `others`: problems of no field; `faults`: how many problems are shown; `nodes`: the recipe's own steps, for a request that cannot be started yet. */
@@ -152,15 +152,14 @@ type Props = {
   at: any;
   bars: Bar[];
   /** Labels that are there. */
-  before?: Record<string, string>;
+  before?: Words;
   /** Of a preview: the order. */
   body: any;
   budget: any;
   busy: number;
   children?: any;
   chosen: any;
-  /** Of a table: heading, cell, class. */
-  columns: [string, (row: any) => any, string?][];
+  columns: Columns;
   command?: string;
   /** Of a list's rows. */
   count?: number | string;
@@ -217,7 +216,7 @@ type Props = {
   title: any;
   to: string;
   value: string;
-  values: Record<string, string>;
+  values: Words;
   waiting: number;
   word?: string;
   onAll: () => void;
@@ -253,6 +252,12 @@ type Props = {
   onMade: (answer: any) => void;
 };
 
+/** Texts by their names. */
+type Words = Record<string, string>;
+
+/** Of a table: heading, cell, class. */
+type Columns = [string, (row: any) => any, string?][];
+
 /** Of functions: their parameters and results. */
 type UseFault = () => [Error | null, (caught: any) => void];
 /** Returns what acts, its fault, and what forgets the fault. */
@@ -262,7 +267,7 @@ type UseFields = <T extends Record<string, any>>(
   initial: T,
 ) => [T, (name: string) => (event: any) => any, (values: T) => void];
 type Each = (items: any[] | null | undefined, draw: (item: any, index: number) => any) => any;
-type Options = (all: readonly (readonly [string, string, ...any[]])[], chosen: string) => any;
+type Options = (all: readonly (readonly string[])[], chosen: string) => any;
 /** A missing item is a placeholder, and is asked for when it comes near. */
 type DrawRow = (
   item: any,
@@ -275,28 +280,33 @@ type Near = (frame: HTMLElement, height: number, count: number) => number[];
 type Later = (load: () => Promise<any>, name: string) => (props: any) => any;
 /** A page: pattern of its address, what draws it, its title. */
 type Place = [string, (props: any) => any, string];
-type FindPage = (path: string) => [(props: any) => any, Record<string, string>, string];
+type FindPage = (path: string) => [(props: any) => any, Words, string];
 type UseGate = (id: string, version?: unknown) => [any, Error | null];
+/** Follow a log until its run has ended, through lost connections. */
 type Tail = (
   path: string,
   stopped: AbortController,
   show: (change: (before: string | null) => string) => void,
 ) => Promise<void>;
 type UseRunState = (path: string, id: string, answer: any) => [RunState | null, (first: number, last: number) => void];
+/** Read a step's lines in the journal: near its number, and onwards until all that is known has been seen. */
 type ReadStep = (runId: string, name: string, first: number, known: any[]) => Promise<any[]>;
 /** `path`: of the newest runs; `second`: of the page after them. */
 type UseOlder = (path: string, second: string) => { runs: any[]; error: Error | null; read: () => void };
+/** What is sent for an order: paused runs and ended ones are resumed by different actions. */
 type Actions = (asked: string, runs: any[]) => any[][];
-type Changes = (text: string, before?: Record<string, string>) => Record<string, string | null>;
-type Beside = (flaws: any[], all: Field[]) => [Record<string, string>, any[]];
+/** The changes that a text asks for; a label of `before` whose line is gone is removed. */
+type Changes = (text: string, before?: Words) => Record<string, string | null>;
+type Beside = (flaws: any[], all: Field[]) => [Words, any[]];
 type Initial = (id: string, all: Field[]) => { values: Record<string, any>; description: string };
 type ReadForm = (
   all: Field[],
   values: Record<string, string | boolean>,
-) => { args: Record<string, any>; faults: Record<string, string> };
+) => { args: Record<string, any>; faults: Words };
 
 /** Of the reducer of a run's page. */
 type Answered = (before: RunState | null, run: any) => RunState;
+/** Whether the newest steps follow those that are known; after a resume some no longer count. */
 type Continues = (before: RunState | null, newest: Step[], from: number) => before is RunState;
 type Same = (known: Map<string, Step>, step: Step) => Step;
 type WithOlder = (state: RunState, from: number, steps: Step[]) => RunState;
@@ -305,6 +315,7 @@ type WithStatus = (state: RunState, event: RunEvent, status: string, others?: an
 type Changed = (state: RunState, key: string | null, fields: any) => RunState;
 /** `now`: milliseconds; without them, a silence is as long as it was when it was reported. */
 type Sentence = (run: any, steps?: Step[], now?: number) => string;
+/** Milliseconds; the end of a live run is ahead of now. */
 type Span = (run: any, now: number) => { from: number; to: number };
 type Placed = (
   step: { started_at: string; completed_at?: string | null },
@@ -314,6 +325,9 @@ type Placed = (
 
 /** An order for runs: word, states in which it can be given, what happens then. */
 type Order = [string, string[], (run: any) => string];
+
+/** An order for a task that spends: word, path, body, what happens then. */
+type Spending = [string, string, any, string];
 
 /** What can be limited: its name, its unit in a form, and how an amount is written. */
 type Limited = [string, string, (amount: number) => string];
@@ -328,6 +342,7 @@ type OfAmount = (value: number | null | undefined) => string;
 
 /** `now`: milliseconds. */
 type Relative = (instant: string, now: number) => string;
+/** Seconds that something took, or has taken until now; NaN if it has not begun. */
 type Elapsed = (from: string | null | undefined, to: string | null | undefined, now: number) => number;
 
 /** Of sums of usages; `none`: what is written without any. */
@@ -345,24 +360,30 @@ declare namespace Do {
   // logs.js
   type stepLink = (key: string, log?: string) => string;
   type useLogs = (path: string | null, ended: string | null | undefined) => string[];
+  /** The logs of a step's try; their names begin with its key, as a file may have it. */
   type logsOf = (names: string[], step: Step) => string[];
   // base.js
   type signal = <T>(value: T) => Signal<T>;
   type useValue = <T>(from: Signal<T>) => T;
+  /** The present moment, every second anew while something goes on; else 0. */
   type useNow = (goesOn?: boolean) => number;
+  /** Count on every second while the page is visible and what it shows is known. */
   type startClock = (isKnown: () => boolean) => void;
   type navigate = (to: string, options?: { replace?: boolean; state?: any }) => void;
   type setQuery = (changes: Record<string, string | null | undefined>) => void;
-  type match = (pattern: string, path: string) => Record<string, string> | null;
+  type match = (pattern: string, path: string) => Words | null;
   // live.js
-  type sessionHeader = () => Record<string, string>;
+  type sessionHeader = () => Words;
   type keepSession = (key: string | null) => void;
-  type request = (method: string, path: string, options?: { body?: unknown; headers?: Record<string, string>; signal?: AbortSignal }) => Promise<Response>;
+  /** Send a request; throw a `Problem` if it is refused, and a `TypeError` if nobody answers. */
+  type request = (method: string, path: string, options?: { body?: unknown; headers?: Words; signal?: AbortSignal }) => Promise<Response>;
   type get = (path: string) => Promise<any>;
   type nextOf = (reply: Response) => string;
-  type post = (path: string, body?: unknown, headers?: Record<string, string>) => Promise<any>;
+  type post = (path: string, body?: unknown, headers?: Words) => Promise<any>;
   type change = (path: string, body: unknown) => Promise<any>;
   type remove = (path: string) => Promise<void>;
+  /** The address of one thing of a kind. */
+  type pathOf = (kind: string, id: string) => string;
   type withQuery = (path: string, query: Record<string, string | number | string[] | null | undefined>) => string;
   /** It returns how to hear no more. */
   type onEvents = (listen: (event: RunEvent | null) => void) => () => void;
@@ -370,18 +391,23 @@ declare namespace Do {
   type take = (item: Item) => void;
   type sleep = (milliseconds: number, ended?: AbortSignal) => Promise<unknown>;
   type visible = (ended?: AbortSignal) => Promise<void>;
-  /** `last`: id of the last item seen. */
+  /** Follow Server-Sent Events until they end or the page is hidden: a browser has six connections for all of its pages. By `fetch`, which can send the header of a sign-in where `EventSource` cannot. `last`: id of the last item seen. */
   type followStream = (path: string, last: string, ended: AbortController, take: (item: Item) => void, opened?: () => void) => Promise<void>;
+  /** The whole items of a stream's text, and what is left of it. Pure. */
   type parsed = (text: string) => [Item[], string];
-  /** Without a path nothing is asked. */
+  /** Keep an address of the API up to date while the page is visible: it is read again after events that concern it. Without a path nothing is asked. */
   type useLive = (path: string | null, how?: Partial<Keeping>) => Live<any> & { refresh: (answer?: any) => void };
   type keep = (path: string, how: Keeping, ended: AbortSignal, show: (state: Live<any>) => void) => Promise<void>;
   // run_state.js
   type isOpen = (step: Step) => boolean;
   type nameOf = (step: Step) => string;
+  /** Whether a step's try is among the newest finished ones: events may come twice, or after the answer that holds them. */
   type isFinished = (state: RunState, step: Step) => boolean;
+  /** The older ones by their number, the newest as they began. */
   type rows = (state: RunState) => (Step | undefined)[];
   // layout.js
+  /** A graph whose nodes inside a chain, and in the same state as their neighbours, are drawn as one. */
+  type folded = (graph: { nodes: any[]; edges: any[] }) => { nodes: any[]; edges: any[] };
   /** `nodes`: their upper left corners. */
   type layered = (ids: string[], edges: Edge[], node: NodeSize) => { width: number; height: number; nodes: Map<string, Point>; edges: Way[] };
   type cell = (row: number, width: number, id?: string) => Cell;
@@ -390,6 +416,7 @@ declare namespace Do {
   type arrange = (rows: Cell[][]) => void;
   type crossings = (rows: Cell[][]) => number;
   type settle = (rows: Cell[][]) => void;
+  /** Put cells as near to their wanted places as their order and widths allow: runs that would overlap share the mean. */
   type spread = (row: Cell[], wanted: number[]) => void;
   type mean = (values: number[]) => number | undefined;
   type way = (crossed: Cell[], backward: boolean, node: NodeSize, top: (cell: Cell) => number) => Way;

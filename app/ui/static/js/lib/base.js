@@ -70,7 +70,7 @@ const never = signal(0);
 /** The present minute, for addresses that are read again when it is over. */
 export const minute = signal(0);
 
-/** The present moment, every second anew while something goes on; else 0. @type {Do.useNow} */
+/** @type {Do.useNow} */
 export function useNow(goesOn = true) {
   return useValue(goesOn ? now : never);
 }
@@ -80,7 +80,7 @@ function tick() {
   minute.value = now.value - (now.value % 60_000);
 }
 
-/** Count on every second while the page is visible and what it shows is known. @type {Do.startClock} */
+/** @type {Do.startClock} */
 export function startClock(isKnown) {
   setInterval(() => {
     if (!document.hidden && isKnown()) tick();
@@ -142,7 +142,7 @@ export function match(pattern, path) {
   const wanted = pattern.split("/");
   const given = path.replace(/\/+$/, "").split("/");
   if (path === "/" ? pattern !== "/" : wanted.length !== given.length) return null;
-  /** @type {Record<string, string>} */
+  /** @type {Words} */
   const found = {};
   for (const [index, part] of wanted.entries()) {
     if (part.startsWith(":")) {

@@ -23,7 +23,7 @@ export function duration(seconds) {
 
 export const ELAPSED = "from the start to the end, pauses and waiting included";
 
-/** Seconds that something took, or has taken until now; NaN if it has not begun. @type {Elapsed} */
+/** @type {Elapsed} */
 export function seconds(from, to, now) {
   if (!from) return NaN;
   return Math.max(0, ((to ? Date.parse(to) : now) - Date.parse(from)) / 1000);

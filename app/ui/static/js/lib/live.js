@@ -44,10 +44,10 @@ export async function signOut() {
   reachable.value = "refused";
 }
 
-/** Send a request; throw a `Problem` if it is refused, and a `TypeError` if nobody answers. @type {Do.request} */
+/** @type {Do.request} */
 export async function request(method, path, { body, headers = {}, signal: abort } = {}) {
   const session = sessionHeader();
-  /** @type {Record<string, string>} */
+  /** @type {Words} */
   const sent = { ...session, ...headers };
   if (body !== undefined) sent["Content-Type"] = "application/json";
   let reply;
@@ -94,6 +94,11 @@ export const [patch, put] = ["PATCH", "PUT"].map((method) => async (path, body) 
 /** @type {Do.remove} */
 export async function remove(path) {
   await request("DELETE", path);
+}
+
+/** @type {Do.pathOf} */
+export function pathOf(kind, id) {
+  return `/api/${kind}/${encodeURIComponent(id)}`;
 }
 
 /** @type {Do.withQuery} */
@@ -184,11 +189,7 @@ export function visible(ended) {
 /** Milliseconds without a byte after which a connection counts as lost. */
 const SILENCE = 60_000;
 
-/**
- * Follow Server-Sent Events until they end or the page is hidden: a browser has six connections for all of its pages.
- * By `fetch`, which can send the header of a sign-in where `EventSource` cannot.
- * @type {Do.followStream}
- */
+/** @type {Do.followStream} */
 export async function followStream(path, last, ended, take, opened = () => undefined) {
   await visible(ended.signal);
   document.addEventListener("visibilitychange", () => document.hidden && ended.abort(), { signal: ended.signal });
@@ -207,7 +208,7 @@ export async function followStream(path, last, ended, take, opened = () => undef
   }
 }
 
-/** The whole items of a stream's text, and what is left of it. Pure. @type {Do.parsed} */
+/** @type {Do.parsed} */
 export function parsed(text) {
   const blocks = text.split("\n\n");
   const rest = blocks.pop() || "";
@@ -242,10 +243,7 @@ export const aboutRuns = (event) => !["step.started", "step.retrying", "recipe.n
 
 const NOTHING = { data: null, error: null, of: null };
 
-/**
- * Keep an address of the API up to date while the page is visible: it is read again after events that concern it.
- * @type {Do.useLive}
- */
+/** @type {Do.useLive} */
 export function useLive(path, { pause = 0, every = 0, on = () => true, long = false } = {}) {
   const [state, setState] = useState(/** @type {Live<any>} */ (NOTHING));
   const [round, setRound] = useState(0);

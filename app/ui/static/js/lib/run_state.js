@@ -31,7 +31,7 @@ export function answered(before, run) {
   return { run, finished: [...finished, ...newest], open };
 }
 
-/** Whether the newest steps follow those that are known; after a resume some no longer count. @type {Continues} */
+/** @type {Continues} */
 function continues(before, newest, from) {
   if (!before || before.finished.length > from + newest.length) return false;
   const both = newest.slice(0, Math.max(0, before.finished.length - from));
@@ -120,7 +120,7 @@ function ended(state, event) {
   return { run, open, finished: [...state.finished, step] };
 }
 
-/** Whether a step's try is among the newest finished ones: events may come twice, or after the answer that holds them. @type {Do.isFinished} */
+/** @type {Do.isFinished} */
 function isFinished(state, step) {
   const name = nameOf(step);
   return state.finished.slice(-2 * SORTED).some((each) => each && nameOf(each) === name);
@@ -136,7 +136,7 @@ function instant(at, milliseconds) {
   return new Date(Date.parse(at) + milliseconds).toISOString();
 }
 
-/** The older ones by their number, the newest as they began. @type {Do.rows} */
+/** @type {Do.rows} */
 export function rows(state) {
   const older = state.finished.slice(0, Math.max(0, state.finished.length - SORTED));
   const newest = [...state.finished.slice(older.length).filter(Boolean), ...state.open];
@@ -200,7 +200,7 @@ export function worked({ completed_at, started_at, status, steps, steps_total })
 /** Lengths of a timeline in seconds: it grows from one to the next, so that bars seldom move. */
 const LENGTHS = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400];
 
-/** Milliseconds; the end of a live run is ahead of now. @type {Span} */
+/** @type {Span} */
 export function span(run, now) {
   const from = Date.parse(run.started_at || run.created_at);
   if (run.completed_at) return { from, to: Math.max(from + 1, Date.parse(run.completed_at)) };

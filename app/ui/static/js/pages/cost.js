@@ -4,20 +4,20 @@ import { aboutRuns, useLive, withQuery } from "../lib/live.js";
 import { Empty, Fault, Filters, PageTitle, Section, Table, options, toQuery } from "../parts/basics.js";
 import { Budgets } from "../parts/orders.js";
 
-const GROUPS = /** @type {const} */ ([
+const GROUPS = [
   ["recipe", "Recipe"],
   ["agent", "Agent"],
   ["model", "Model"],
   ["label", "Label"],
   ["day", "Day"],
-]);
+];
 
-const PERIODS = /** @type {const} */ ([
+const PERIODS = [
   ["1", "the last day"],
   ["7", "the last 7 days"],
   ["30", "the last 30 days"],
   ["all", "all time"],
-]);
+];
 
 const DAY = 24 * 3600 * 1000;
 
@@ -97,7 +97,7 @@ function Sums({ by, rows, shows }) {
   </div><p class="muted">“Per run” counts every run that called an agent: failed, denied and cancelled runs too, and forks with only the calls that they made themselves. Failed tries count as calls. Deleted runs are not included.</p><//>`;
 }
 
-/** @type {[string, (row: any) => any, string][]} */
+/** @type {Columns} */
 const NUMBERS = /** @type {[string, (row: any) => any][]} */ ([
   ["Runs", (row) => format.number(row.runs)],
   ["Calls", (row) => format.number(row.calls)],
@@ -119,7 +119,7 @@ function perRun(row, name) {
   return row.runs && typeof row[name] === "number" ? row[name] / row.runs : null;
 }
 
-/** @type {Record<string, string>} */
+/** @type {Words} */
 const NAMELESS = { model: "default of the backend" };
 
 /** @param {string} by @param {string | null} name */

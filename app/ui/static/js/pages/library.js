@@ -2,7 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import { address, html, navigate, setQuery } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { newKey, patch, post, useLive, withQuery } from "../lib/live.js";
+import { newKey, patch, pathOf, post, useLive, withQuery } from "../lib/live.js";
 import { FINISHED, sentence } from "../lib/run_state.js";
 import { Ago, Command, Confirm, Content, Empty, Fault, Filters, Id, LocalModel, Missing, Opened, PageTitle, Search, Section, Status, Table, announce, each, options, toQuery, toggled, typed, useAct, useDraft, useList } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
@@ -24,10 +24,10 @@ export function Recipes() {
     <${Table} label="Recipes" rows=${shown} name=${(/** @type {any} */ recipe) => `${recipe.layer}/${recipe.recipe_id}`} columns=${RECIPES} />`;
 }
 
-/** @type {Record<string, string>} */
+/** @type {Words} */
 const LANGUAGES = { control_room: "tools, agents, checks", agent_recipes: "state machine", amplifier: "steps and loops", orchestrate: "commands and agents" };
 
-/** @type {[string, (recipe: any) => any, string?][]} */
+/** @type {Columns} */
 const RECIPES = [
   ["Status", (recipe) => html`<${Ready} recipe=${recipe} />`],
   ["Recipe", (recipe) => html`<a class="row-link" href=${withQuery("/recipes", { recipe: recipe.recipe_id, q: address.value.query.get("q") })}>${recipe.recipe_id}</a><div class="muted">${told(recipe)}</div>
@@ -82,7 +82,7 @@ export function steps({ total_steps }) {
 
 /** @param {Props} props */
 function Recipe({ id }) {
-  const recipe = useLive(`/api/recipes/${encodeURIComponent(id)}`, { pause: 3600_000 });
+  const recipe = useLive(pathOf("recipes", id), { pause: 3600_000 });
   if (!recipe.data) return html`<${Fault} error=${recipe.error} />`;
   const { graph, path } = recipe.data;
   return html`<${Section} title=${id} actions=${html`<a class="button primary" href=${withQuery("/start", { recipe: id })}>Start</a>`}>
@@ -102,7 +102,7 @@ export function Agents() {
     <${Section} title="All backends"><p>The same from a terminal, with the backends that no agent uses:</p><${Command} text="control-room agents check" /><//>`;
 }
 
-/** @type {[string, (agent: any) => any, string?][]} */
+/** @type {Columns} */
 const AGENTS = [
   ["Status", (agent) => html`<${Status} of=${agent.fault ? "invalid" : agent.state} word=${agent.fault ? "not usable" : agent.state === "idle" ? undefined : "working"} />`],
   ["Agent", (agent) => html`${agent.id}${agent.fault && html`<div class="wrong-text">${agent.fault}</div>`}`, "wide"],
@@ -115,7 +115,7 @@ const AGENTS = [
 
 const SEVERITIES = ["error", "warning", "hint"];
 
-/** @type {Record<string, string>} */
+/** @type {Words} */
 const SEEN = { error: "failed", warning: "warning" };
 
 export function Issues() {
@@ -134,7 +134,7 @@ export function Issues() {
   };
   const toggle = (/** @type {string} */ id) => setChosen(toggled(chosen, id));
   const open = shown.filter((/** @type {any} */ issue) => issue.status === "open").map((/** @type {any} */ issue) => issue.issue_id);
-  /** @type {[string, (issue: any) => any, string?][]} */
+  /** @type {Columns} */
   const columns = [
     ["", (issue) => issue.status === "open" && html`<label><input type="checkbox" aria-label=${`Select ${issue.title}`} checked=${chosen.includes(issue.issue_id)} onChange=${() => toggle(issue.issue_id)} /></label>`, "check"],
     ["Status", (issue) => html`<${Status} of=${issue.status} />`],
@@ -149,7 +149,7 @@ export function Issues() {
     <${PageTitle} title="Issues" lead="Findings of checks and agents, failed definitions of done, and notes of people." />
     <${Filters}>
       <label><span class="hidden">Status</span><select onChange=${toQuery("status")}>${options([["open", "open"], ["closed", "closed"], ["all", "any status"]], status)}</select></label>
-      <label><span class="hidden">Severity</span><select onChange=${toQuery("severity")}>${options([["", "any severity"], ...SEVERITIES.map((word) => /** @type {[string, string]} */ ([word, word]))], severity)}</select></label>
+      <label><span class="hidden">Severity</span><select onChange=${toQuery("severity")}>${options([["", "any severity"], ...SEVERITIES.map((word) => [word, word])], severity)}</select></label>
       <label><span class="hidden">Recipe</span><input id="search" placeholder="Recipe" value=${recipe || ""} onChange=${toQuery("recipe_id")} /></label>
       ${run && html`<button onClick=${() => setQuery({ run_id: null })}>Run ${run} ✕</button>`}
       ${open.length > 1 && html`<button class="quiet" onClick=${() => setChosen(open)}>Select all ${open.length}</button>`}<//>
@@ -164,7 +164,7 @@ export function Issues() {
 
 /** @param {Props} props */
 export function Issue({ id }) {
-  const path = `/api/issues/${encodeURIComponent(id)}`;
+  const path = pathOf("issues", id);
   const live = useLive(path, { pause: 4000 });
   const [note, setNote] = useDraft(path);
   const issue = live.data;
@@ -229,7 +229,7 @@ function NewConference() {
 
 /** @param {Props} props */
 export function Conference({ id }) {
-  const live = useLive(`/api/runs/${encodeURIComponent(id)}`);
+  const live = useLive(pathOf("runs", id));
   const run = live.data;
   const ended = run && FINISHED.includes(run.status);
   const issues = useLive(ended ? withQuery("/api/issues", { run_id: id, kind: "conference", limit: 1 }) : null);
@@ -256,7 +256,7 @@ function Evidence({ calls }) {
   <//>`;
 }
 
-/** @type {Record<string, string>} */
+/** @type {Words} */
 const VERDICTS = { accepted: "done", abstained: "skipped", rejected: "failed", failed: "failed" };
 
 /** @param {Props} props */

@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import { html, navigate } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { newKey, patch, post, remove, useLive, withQuery } from "../lib/live.js";
+import { newKey, patch, pathOf, post, remove, useLive, withQuery } from "../lib/live.js";
 import { Ago, AskButton, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, typed, useAct, useDraft, useFields, useList } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
 import { GateCard } from "../parts/rows.js";
@@ -18,7 +18,7 @@ export function Plans() {
     <${Table} label="Plans" rows=${plans.data} name="session_id" columns=${PLANS} />${plans.more}`;
 }
 
-/** @type {[string, (plan: any) => any, string?][]} */
+/** @type {Columns} */
 const PLANS = [
   ["Status", (plan) => html`<${Status} of=${plan.status} note=${plan.error?.message} />`],
   ["Plan", (plan) => html`<a class="row-link" dir="auto" href=${`/plans/${plan.session_id}`}>${format.short(plan.intent || plan.session_id)}</a>`, "wide"],
@@ -53,7 +53,7 @@ const ORDERS = {
 
 /** @param {Props} props */
 export function Plan({ id }) {
-  const path = `/api/sessions/${encodeURIComponent(id)}`;
+  const path = pathOf("sessions", id);
   const live = useLive(path, { long: true });
   const [adding, setAdding] = useState(false);
   const plan = live.data;
@@ -81,7 +81,7 @@ export function Plan({ id }) {
     )}</ol>${adding && html`<${TaskForm} plan=${plan} task=${null} path=${path} onClose=${() => setAdding(false)} onDone=${live.refresh} />`}<//>`;
 }
 
-/** @type {Record<string, string>} */
+/** @type {Words} */
 const WHAT = {
   approve: "An approved plan can be started.",
   start: "Tasks begin as soon as their dependencies are done.",
@@ -95,7 +95,7 @@ const WHAT = {
 /** The task that a button has just moved: the button keeps the focus where the task goes. */
 const moving = { task: 0, by: 0 };
 
-/** Orders for a task that spend: word, path, body, what happens then. @type {Record<string, [string, string, any, string]>} */
+/** @type {Record<string, Spending>} */
 const SPENDING = {
   retry: ["Retry", "retry", { fresh: false }, "It continues with what is finished; steps that run again may call agents, which is paid for."],
   fresh: ["Start again", "retry", { fresh: true }, "A new run begins at the first step: every call of an agent is paid for again."],
@@ -108,7 +108,7 @@ const EDITABLE = ["pending", "blocked", "needs_scoping", "failed"];
 function Task({ plan, task, run, index, path, onDone }) {
   const stuck = task.status === "running" && ["paused", "waiting"].includes(run?.status) ? run : null;
   const [edits, setEdits] = useState(false);
-  const card = useRef(/** @type {HTMLElement | null} */ (null));
+  const card = useRef(null);
   useEffect(() => {
     if (moving.task !== task.id) return;
     const wanted = [...(card.current?.querySelectorAll("[data-move]") || [])].filter((each) => each instanceof HTMLButtonElement && !each.disabled);
@@ -198,7 +198,7 @@ function Reviewer({ plan }) {
   return html`<dt>Review</dt><dd>${who} ${reviewer.tasks[1] ? "tasks" : "task"} ${reviewer.tasks.join(", ")}${reviewer.why && html` <span class="muted">${reviewer.why}</span>`}</dd>`;
 }
 
-/** @type {Record<string, string>} */
+/** @type {Words} */
 const VERDICTS = { met: "done", not_met: "failed" };
 
 /** @param {Props} props */
@@ -215,7 +215,7 @@ function Review({ review, onDecided }) {
 
 /** @param {Props} props */
 function Asked({ id, onDecided }) {
-  const gate = useLive(`/api/gates/${encodeURIComponent(id)}`, { every: 5000 });
+  const gate = useLive(pathOf("gates", id), { every: 5000 });
   if (gate.data?.status !== "open") return html`<${Fault} error=${gate.error} />`;
   return html`<${GateCard} gate=${gate.data} onDecided=${onDecided} />`;
 }
@@ -245,7 +245,7 @@ function Proposal({ proposal, path, onDone }) {
 /** @param {Props} props */
 function TaskForm({ plan, task, path, onClose, onDone }) {
   const recipes = useLive("/api/recipes?limit=1000", { pause: 600_000 });
-  /** @type {Record<string, string>} */
+  /** @type {Words} */
   const before = {
     description: task?.description || "",
     recipe_id: task?.recipe_id || "",
@@ -274,7 +274,7 @@ function TaskForm({ plan, task, path, onClose, onDone }) {
   </form>`;
 }
 
-/** @param {Record<string, string>} values */
+/** @param {Words} values */
 function read(values) {
   const deps = values.deps.split(/[\s,]+/).filter(Boolean).map(Number);
   if (deps.some((each) => !Number.isInteger(each))) throw new Error("After tasks: numbers of tasks are expected, such as 1, 2.");

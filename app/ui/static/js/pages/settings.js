@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 
 import { address, html, navigate } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { get, isSignedIn, keepSession, newKey, patch, post, put, remove, useLive, withQuery } from "../lib/live.js";
+import { get, isSignedIn, keepSession, newKey, patch, pathOf, post, put, remove, useLive, withQuery } from "../lib/live.js";
 import { Ago, AskButton, Command, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, toggled, typed, useAct, useFields, useList } from "../parts/basics.js";
 import { LIMITS, Recipe, useRecipes } from "../parts/orders.js";
 import { person } from "../parts/rows.js";
@@ -20,7 +20,7 @@ export function Triggers() {
     <${Table} label="Triggers" rows=${triggers.data} name="trigger_id" columns=${TRIGGERS} />`;
 }
 
-/** @type {[string, (trigger: any) => any, string?][]} */
+/** @type {Columns} */
 const TRIGGERS = [
   ["State", (trigger) => html`<${State} trigger=${trigger} />`],
   ["Trigger", (trigger) => html`<a class="row-link" href=${`/triggers/${trigger.trigger_id}`}>${trigger.name}</a>`, "wide"],
@@ -32,7 +32,7 @@ const TRIGGERS = [
 
 /** @param {Props} props */
 export function Trigger({ id }) {
-  const path = `/api/triggers/${encodeURIComponent(id)}`;
+  const path = pathOf("triggers", id);
   const live = useLive(path, { pause: LOOK });
   const [key] = useState(newKey);
   const trigger = live.data;
@@ -59,10 +59,10 @@ export function Trigger({ id }) {
       <ul class="lines">${each(trigger.history, (past) => html`<li key=${past.occurrence}><${Outcome} of=${past} /><span class="wide">${past.subject || ""} ${past.reason || ""}</span><${Ago} at=${past.due_at} /></li>`)}</ul><//>`;
 }
 
-/** @type {Record<string, string>} */
+/** @type {Words} */
 const OVERLAP = { allow: "another one starts", skip: "none starts", queue: "the next one waits for its end", cancel: "it is cancelled, and the next one starts" };
 
-/** @type {Record<string, string>} */
+/** @type {Words} */
 const CATCH_UP = { none: "start no run", one: "start one run together", all: "start one run each" };
 
 /** @param {Props} props */
@@ -77,7 +77,7 @@ function Outcome({ of }) {
   return html`<${Status} of=${state} word=${of.result} /> ${of.run_id && html`<a href=${`/runs/${of.run_id}`}>run</a>`}`;
 }
 
-/** @type {Record<string, string>} */
+/** @type {Words} */
 const UNITS = { 60: "minute", 3600: "hour", 86400: "day" };
 
 /** @param {any} trigger */
@@ -103,7 +103,7 @@ const KINDS = [
 
 export function Notifications() {
   const endpoints = useLive(ENDPOINTS, { pause: LOOK });
-  const [made, setMade] = useState(/** @type {any} */ (null));
+  const [made, setMade] = useState(null);
   return html`
     <${PageTitle} title="Notifications" lead="Send a webhook, an e-mail or a command when a run waits, fails, finishes, stalls or reaches a budget." />
     <${Fault} error=${endpoints.error} retry=${endpoints.refresh} />
@@ -123,7 +123,7 @@ function Secret({ title, text, onKept, children }) {
 /** @param {Props} props */
 function Endpoint({ of: endpoint, onDone }) {
   const path = `${ENDPOINTS}/${endpoint.endpoint_id}`;
-  const [dead, setDead] = useState(/** @type {any[] | null} */ (null));
+  const [dead, setDead] = useState(null);
   const [act, error] = useAct(async (call) => (announce(await call()), onDone()));
   const test = () => act(async () => {
     const found = await post(`${path}/test`);
@@ -217,8 +217,8 @@ const RULES = [
 /** @param {{of: RuleDocument}} props */
 function Rule({ of: { title, path, none, help, example, read, columns } }) {
   const live = useLive(path, { pause: LOOK });
-  const [edited, setEdited] = useState(/** @type {{before: any, text: string} | null} */ (null));
-  const [removed, setRemoved] = useState(/** @type {any} */ (null));
+  const [edited, setEdited] = useState(null);
+  const [removed, setRemoved] = useState(null);
   const entries = live.data && read(live.data);
   // A version that is made of the content must not outlive it.
   const edit = () => setEdited({ before: live.data, text: JSON.stringify(entries?.length ? { ...live.data, version: undefined } : example, null, 2) });
@@ -246,12 +246,12 @@ function Rule({ of: { title, path, none, help, example, read, columns } }) {
 
 const KEYS = "/api/keys";
 
-/** What each role may do; each includes those before it. @type {Record<string, string>} */
+/** What each role may do; each includes those before it. @type {Words} */
 const ROLES = { viewer: "can look", runner: "can also start, pause and cancel runs", approver: "can also answer questions", admin: "can change everything, including keys" };
 
 export function Access() {
   const keys = useLive(KEYS, { pause: LOOK });
-  const [secret, setSecret] = useState(/** @type {any} */ (null));
+  const [secret, setSecret] = useState(null);
   const issued = async (/** @type {any} */ key) => {
     setSecret(key);
     // The first key closes the service to whoever made it, who would lose sight of the secret.
@@ -271,7 +271,7 @@ export function Access() {
     ${keys.data && html`<${Audit} />`}`;
 }
 
-/** @type {[string, (key: any) => any, string?][]} */
+/** @type {Columns} */
 const COLUMNS = [
   ["Name", (key) => key.name],
   ["Role", (key) => key.role],
@@ -281,7 +281,7 @@ const COLUMNS = [
 
 /** @param {Props} props */
 function KeyOrders({ of: key, onIssued, onGone }) {
-  const path = `${KEYS}/${encodeURIComponent(key.name)}`;
+  const path = pathOf("keys", key.name);
   const rotate = async () => (onIssued(await post(`${path}/rotate`, { grace_seconds: 3600 })), announce("The key has a new secret"));
   const revoke = async () => (await remove(path), onGone(), announce("The key is revoked"));
   return html`<${AskButton} word="Rotate" title=${`Rotate the key of ${key.name}?`} kind="small" onConfirm=${rotate}><p>It gets a new secret; the present one counts for another hour.</p><//> <${AskButton} word="Revoke" title=${`Revoke the key of ${key.name}?`} kind="small danger" danger onConfirm=${revoke}>

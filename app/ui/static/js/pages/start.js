@@ -2,7 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import { address, html, navigate, setQuery, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { isSignedIn, newKey, post, role, useLive, withQuery } from "../lib/live.js";
+import { isSignedIn, newKey, pathOf, post, role, useLive, withQuery } from "../lib/live.js";
 import { Command, Fault, PageTitle, Status, each, options, typed, useAct } from "../parts/basics.js";
 import { LimitFields, amounts, unlimited, usePreflight } from "../parts/orders.js";
 import { Choose, steps, told } from "./library.js";
@@ -17,7 +17,7 @@ export function Start() {
 
 function Describe() {
   const [text, setText] = useState("");
-  const [routed, setRouted] = useState(/** @type {any} */ (null));
+  const [routed, setRouted] = useState(null);
   const open = (/** @type {any} */ found) => {
     sessionStorage.setItem(`control-room.args.${found.recipe_id}`, JSON.stringify(found.initial_args));
     navigate(withQuery("/start", { recipe: found.recipe_id, description: text }));
@@ -39,7 +39,7 @@ function Describe() {
 
 /** @param {Props} props */
 function RecipeForm({ id }) {
-  const recipe = useLive(`/api/recipes/${encodeURIComponent(id)}`, { pause: 3600_000 });
+  const recipe = useLive(pathOf("recipes", id), { pause: 3600_000 });
   if (!recipe.data) return html`<${Fault} error=${recipe.error} retry=${recipe.refresh} />`;
   return html`<${Filled} recipe=${recipe.data} />`;
 }
@@ -48,9 +48,9 @@ function RecipeForm({ id }) {
 function Filled({ recipe }) {
   const all = fields(recipe.args_schema);
   const [{ values, description }, setForm] = useState(() => initial(recipe.recipe_id, all));
-  const [faults, setFaults] = useState(/** @type {Record<string, string>} */ ({}));
+  const [faults, setFaults] = useState(/** @type {Words} */ ({}));
   const [key] = useState(newKey);
-  const [limits, setLimits] = useState(/** @type {Record<string, string>} */ ({}));
+  const [limits, setLimits] = useState(/** @type {Words} */ ({}));
   const request = { recipe_id: recipe.recipe_id, description: description || recipe.label || recipe.recipe_id, args: read(all, values).args, ...limited(limits) };
   const { report, error: unknown } = usePreflight(request);
   const [found, others] = beside(report?.problems || [], all);
@@ -58,7 +58,7 @@ function Filled({ recipe }) {
   const refused = Object.fromEntries(Object.entries(found).filter(([name]) => values[name] !== "" && values[name] !== undefined));
   // The way back to this page finds what was entered.
   useEffect(() => window.history.replaceState({ values, description }, ""), [values, description]);
-  const wrong = (/** @type {Record<string, string>} */ told) => {
+  const wrong = (/** @type {Words} */ told) => {
     setFaults(told);
     requestAnimationFrame(() => /** @type {HTMLElement | null} */ (document.querySelector(".field [aria-invalid=true]"))?.focus());
   };
@@ -150,7 +150,7 @@ function text(value, field) {
   return typeof value === "object" ? JSON.stringify(value) : value;
 }
 
-/** @param {Record<string, string>} values */
+/** @param {Words} values */
 function limited(values) {
   const given = Object.entries(amounts(values)).filter(([, amount]) => amount !== null);
   return given.length ? { limits: Object.fromEntries(given) } : {};
@@ -163,7 +163,7 @@ function acts(node) {
 
 /** @type {Beside} */
 function beside(flaws, all) {
-  /** @type {Record<string, string>} */
+  /** @type {Words} */
   const found = {};
   const others = flaws.filter((flaw) => {
     const name = /^\$?\.?(?:args\.)?([A-Za-z0-9_-]+)/.exec(flaw.path || "")?.[1];
@@ -218,12 +218,12 @@ function by({ agent, tool, title, label }) {
 
 const LOCAL = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-const WAYS = /** @type {const} */ ([
+const WAYS = [
   ["daily", "every day at", ""],
   ["cron", "by cron", "30 7 * * MON-FRI"],
   ["every", "every so many seconds", "3600"],
   ["at", "once, at", ""],
-]);
+];
 
 /** @param {Props} props */
 function Schedule({ recipe, args }) {
@@ -314,7 +314,7 @@ function shown(value, kind) {
 function read(all, values) {
   /** @type {Record<string, any>} */
   const args = {};
-  /** @type {Record<string, string>} */
+  /** @type {Words} */
   const faults = {};
   for (const each of all) {
     const value = values[each.name] ?? each.initial;

@@ -4,7 +4,7 @@ import { html, setQuery, useNow, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { Problem, reachable, request, useLive, withQuery } from "../lib/live.js";
 
-/** Words of states that share another state's icon and colour. @type {Record<string, string>} */
+/** Words of states that share another state's icon and colour. @type {Words} */
 const LIKE = {
   approved: "open", blocked: "pending", executing: "running", idle: "open", closed: "done", decided: "done", in_progress: "running",
   needs_scoping: "waiting", processing: "running", interrupted: "warning", invalid: "failed", queued: "pending", valid: "done", denied: "failed",
@@ -69,7 +69,7 @@ export function useAct(act) {
   return [go, error, () => setError(null)];
 }
 
-/** @type {Record<string, string>} */
+/** @type {Words} */
 const drafts = {};
 
 /** A text that outlives the end of a sign-in. @type {UseDraft} */
@@ -262,7 +262,7 @@ export function announce(text) {
 
 const SHOWN = 20_000;
 
-/** @type {Record<string, string>} */
+/** @type {Words} */
 const LINES = { "+": "added", "-": "removed", "@": "muted" };
 
 /** A text as it is, never markup; a long one on request as a whole. @param {Props} props */

@@ -31,7 +31,7 @@ export function useLogs(path, ended) {
   return data || NONE;
 }
 
-/** The logs of a step's try; their names begin with its key, as a file may have it. @type {Do.logsOf} */
+/** @type {Do.logsOf} */
 export function logsOf(names, { key, attempt }) {
   const stem = `${key.replace(/^\.|[^\w.#@+=,~%[\]-]+/g, coded)}.`;
   return names.filter((name) => {
@@ -55,7 +55,7 @@ export function Logs({ path, state: { open, finished }, names, live }) {
   const [chosen, setChosen] = useState("");
   const [text, setText] = useState("");
   const [, tidy] = useState({});
-  const frame = useRef(/** @type {HTMLElement | null} */ (null));
+  const frame = useRef(null);
   const followed = useRef("");
   const growing = [...open]
     .sort((one, other) => Date.parse(other.started_at) - Date.parse(one.started_at))
@@ -116,7 +116,7 @@ export function SaveLog({ path, name }) {
 export function Log({ path, live }) {
   const [text, setText] = useState(/** @type {string | null} */ (null));
   const [error, setError] = useFault();
-  const frame = useRef(/** @type {HTMLElement | null} */ (null));
+  const frame = useRef(null);
   const atEnd = useRef(true);
   useEffect(() => {
     const ended = new AbortController();
@@ -133,7 +133,7 @@ export function Log({ path, live }) {
   return html`<${Fault} error=${error} /><pre class=${live ? "log live" : "log"} tabindex="0" ref=${frame} onScroll=${look}>${text === null ? "…" : text}</pre>`;
 }
 
-/** Follow a log until its run has ended, through lost connections. @type {Tail} */
+/** @type {Tail} */
 async function tail(path, stopped, show) {
   let last = "";
   let over = false;

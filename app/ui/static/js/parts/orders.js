@@ -2,14 +2,14 @@ import { useEffect, useState } from "preact/hooks";
 
 import { html, navigate, present, signal, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { get, patch, post, put, remove, useLive, withQuery } from "../lib/live.js";
+import { get, patch, pathOf, post, put, remove, useLive, withQuery } from "../lib/live.js";
 import { FINISHED } from "../lib/run_state.js";
 import { Ago, AskButton, Confirm, Fault, Section, Status, announce, each, options, typed, useAct, useFields } from "./basics.js";
 
 const FORK = "A new run keeps the finished steps up to one that you choose; from there on steps run again, and calls of agents are paid for again. This run stays as it is.";
 const AGAIN = "A new run begins at the first step, with the same arguments unless you change them. Every step runs again, and calls of agents are paid for again.";
 
-/** Orders for runs: word, states in which they can be given, what happens then. @type {Record<string, Order>} */
+/** @type {Record<string, Order>} */
 export const ORDERS = {
   resume: ["Resume", ["paused", "failed", "cancelled"], resumed],
   pause: ["Pause", ["pending", "running", "waiting"], () => "The step in progress is finished first; no further step begins until you resume the run."],
@@ -86,7 +86,7 @@ function keepArgs(run) {
 
 /** @param {string} name @param {any} run */
 async function give(name, { run_id, status }) {
-  const path = `/api/runs/${encodeURIComponent(run_id)}`;
+  const path = pathOf("runs", run_id);
   if (name === "delete") await remove(path);
   else if (name === "interrupt") await post(`${path}/pause`, { interrupt: true });
   else await post(`${path}/${name === "resume" && status === "paused" ? "unpause" : name}`);
@@ -94,9 +94,9 @@ async function give(name, { run_id, status }) {
 
 /** Whether a run's files are what was written: checked on request, as it reads the whole journal. @param {Props} props */
 export function Verified({ run: { run_id, status, updated_at } }) {
-  const [found, setFound] = useState(/** @type {any} */ (null));
+  const [found, setFound] = useState(null);
   const [check, error] = useAct(async () => {
-    setFound({ ...(await get(`/api/runs/${encodeURIComponent(run_id)}/verification`)), at: new Date(present()).toISOString(), of: updated_at });
+    setFound({ ...(await get(`${pathOf("runs", run_id)}/verification`)), at: new Date(present()).toISOString(), of: updated_at });
     announce("The journal is checked");
   });
   const broken = found?.files.filter((/** @type {any} */ file) => file.reason);
@@ -127,7 +127,7 @@ const MOST = 12;
 
 /** @param {Props} props */
 function Preview({ id, body, onFound }) {
-  const { report, error } = usePreflight(body, `/api/runs/${encodeURIComponent(id)}/preview`);
+  const { report, error } = usePreflight(body, `${pathOf("runs", id)}/preview`);
   const performed = (report?.steps || []).filter((/** @type {any} */ each) => each.action === "again" || each.action === "next");
   const idle = report && !report.again && !performed.length;
   useEffect(() => onFound(Boolean(report && (idle || report.problems.length))), [report]);
@@ -159,7 +159,7 @@ export function Fork({ run, from = "", onClose }) {
   const body = Object.fromEntries(Object.entries({ ...values, args }).filter(([, value]) => value));
   const fork = async () => {
     if (fault) throw new SyntaxError(fault);
-    const made = await post(`/api/runs/${encodeURIComponent(run.run_id)}/fork`, body);
+    const made = await post(`${pathOf("runs", run.run_id)}/fork`, body);
     navigate(`/runs/${made.run_id}`);
   };
   return html`<${Confirm} title="Fork this run?" confirm="Fork" blocked=${blocked} onConfirm=${fork} onClose=${onClose}>
@@ -182,14 +182,14 @@ function json(text) {
   }
 }
 
-/** @param {Record<string, string>} labels */
+/** @param {Words} labels */
 function written(labels) {
   return Object.entries(labels)
     .map(([key, value]) => `${key}=${value}`)
     .join("\n");
 }
 
-/** The changes that a text asks for; a label of `before` whose line is gone is removed. @type {Changes} */
+/** @type {Changes} */
 function changes(text, before = {}) {
   /** @type {Record<string, string | null>} */
   const found = {};
@@ -221,7 +221,7 @@ export function LabelDialog({ title, before, onLabel, onClose, children }) {
 export function Marks({ run, onDone }) {
   const [asked, setAsked] = useState(false);
   const mark = async (/** @type {any} */ body) => {
-    await patch(`/api/runs/${encodeURIComponent(run.run_id)}`, body);
+    await patch(pathOf("runs", run.run_id), body);
     announce("Saved");
     onDone();
   };
@@ -275,7 +275,7 @@ export function RunLimits({ run, onDone }) {
 export function ChangeLimits({ run, onDone, class: kind, children }) {
   const [asked, setAsked] = useState(false);
   const save = async (/** @type {any} */ limits) => {
-    await patch(`/api/runs/${encodeURIComponent(run.run_id)}/limits`, limits);
+    await patch(`${pathOf("runs", run.run_id)}/limits`, limits);
     announce("The limits are changed");
     onDone();
   };
@@ -285,7 +285,7 @@ export function ChangeLimits({ run, onDone, class: kind, children }) {
 
 /** @param {Props} props */
 function LimitDialog({ title, limits, kinds, onSave, onClose, children }) {
-  const [values, setValues] = useState(/** @type {Record<string, string>} */ (Object.fromEntries(kinds.map(([name]) => [name, String(limits[name] ?? "")]))));
+  const [values, setValues] = useState(/** @type {Words} */ (Object.fromEntries(kinds.map(([name]) => [name, String(limits[name] ?? "")]))));
   const save = () => onSave(amounts(values));
   return html`<${Confirm} title=${title} confirm="Save" onConfirm=${save} onClose=${onClose}>
     ${children}
@@ -298,7 +298,7 @@ export function LimitFields({ values, kinds = LIMITS, onChange }) {
     onInput=${typed((value) => onChange({ ...values, [name]: value }))} /></label>`)}`;
 }
 
-/** @param {Record<string, string>} values */
+/** @param {Words} values */
 export function amounts(values) {
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value.trim() ? (Number.isNaN(Number(value)) ? value : Number(value)) : null]));
 }
@@ -323,13 +323,13 @@ export function Recipe({ name }) {
 export function Budgets() {
   useRecipes();
   const budgets = useLive("/api/budgets", { pause: LOOK });
-  const [asked, setAsked] = useState(/** @type {any} */ (null));
+  const [asked, setAsked] = useState(null);
   return html`<${Section} title="Budgets" actions=${html`<button onClick=${() => setAsked({ limits: {} })}>Add a budget</button>`}>
     <${Fault} error=${budgets.error} />
     ${budgets.data?.length === 0 && html`<p class="muted">No budgets yet. A run that reaches a limit is paused and loses nothing.</p>`}
     ${budgets.data?.length > 0 && html`<ul class="lines">${each(budgets.data, (budget) => html`<li key=${budget.name}><strong>${budget.name}</strong> <span class="muted">${covers(budget)}</span>
       <span class="wide"><${Standing} of=${budget} /></span>
-      <span><button class="small" onClick=${() => setAsked(budget)}>Change</button><${AskButton} word="Remove" title=${`Remove budget ${budget.name}?`} kind="small danger" danger onConfirm=${() => remove(`/api/budgets/${encodeURIComponent(budget.name)}`).then(budgets.refresh)}>
+      <span><button class="small" onClick=${() => setAsked(budget)}>Change</button><${AskButton} word="Remove" title=${`Remove budget ${budget.name}?`} kind="small danger" danger onConfirm=${() => remove(pathOf("budgets", budget.name)).then(budgets.refresh)}>
         <p>It limits nothing more: runs that it has paused continue at once, and spend.</p><//></span></li>`)}</ul>`}
     ${asked && html`<${BudgetDialog} budget=${asked} onDone=${budgets.refresh} onClose=${() => setAsked(null)} />`}<//>`;
 }
@@ -341,7 +341,7 @@ function BudgetDialog({ budget, onDone, onClose }) {
     const limits = Object.fromEntries(Object.entries(given).filter(([, amount]) => amount !== null));
     const { name, recipe_id, label, per } = values;
     const time_zone = !per ? "UTC" : budget.per ? budget.time_zone : Intl.DateTimeFormat().resolvedOptions().timeZone;
-    await put(`/api/budgets/${encodeURIComponent(name)}`, { recipe_id: recipe_id || null, label: label ? format.labelled(label) : null, session_id: budget.session_id || null, per: per || null, time_zone, limits });
+    await put(pathOf("budgets", name), { recipe_id: recipe_id || null, label: label ? format.labelled(label) : null, session_id: budget.session_id || null, per: per || null, time_zone, limits });
     announce("The budget counts");
     onDone();
   };

@@ -2,7 +2,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { html, signal, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { get, newKey, post } from "../lib/live.js";
+import { get, newKey, pathOf, post } from "../lib/live.js";
 import { Ago, Confirm, Content, Fault, Progress, Section, Status, Took, announce, each, typed, useDraft, useFault } from "./basics.js";
 
 /** @param {RunTableProps} props */
@@ -78,7 +78,7 @@ const GUESS = 56;
 
 /** Rows of equal height, of which only those near the view are in the page; one whose item is the same object is not drawn again. @param {VirtualProps} props */
 export function Virtual({ items, row, name, depends = [], onNear }) {
-  const frame = useRef(/** @type {HTMLElement | null} */ (null));
+  const frame = useRef(null);
   const height = useRef(GUESS);
   const kept = useRef({ depends, rows: new WeakMap() });
   const [[first, last], setRange] = useState([0, 40]);
@@ -134,15 +134,12 @@ function near(frame, height, count) {
   return [Math.min(first, Math.max(0, count - 1)), Math.max(last, Math.min(count, first + STEP))];
 }
 
-/** @param {string} id */
-const pathOf = (id) => `/api/gates/${encodeURIComponent(id)}`;
-
 /** @type {UseGate} */
 function useGate(id, version) {
-  const [gate, setGate] = useState(/** @type {any} */ (null));
+  const [gate, setGate] = useState(null);
   const [error, setError] = useFault();
   useEffect(() => {
-    get(pathOf(id)).then(setGate, setError);
+    get(pathOf("gates", id)).then(setGate, setError);
   }, [id, version]);
   return [gate, error];
 }
@@ -161,7 +158,7 @@ export function GateCard({ gate, gone, own, onDecided }) {
     // What stands on the page is what is answered.
     const body = { decision, message: message || undefined, shown_sha256: (detail || gate).shown_sha256 || undefined };
     const note = (/** @type {boolean} */ counts) => (given.value = { ...given.value, [gate.gate_id]: { decision, message, counts } });
-    await post(pathOf(gate.gate_id), body, { "Idempotency-Key": `${key}-${decision}` }).catch((error) => {
+    await post(pathOf("gates", gate.gate_id), body, { "Idempotency-Key": `${key}-${decision}` }).catch((error) => {
       if (error.code === "gate_decided") note(false);
       throw error;
     });
@@ -220,7 +217,7 @@ export function person({ claimed, name, via }) {
   return `${name || "a person"}${name && claimed ? " (as claimed)" : ""}, ${VIA[via] || via}`;
 }
 
-/** @type {Record<string, string>} */
+/** @type {Words} */
 const VIA = { local: "on this machine", token: "with the token", browser: "in a browser", key: "with a key", trigger: "a trigger" };
 
 /**
@@ -229,7 +226,7 @@ const VIA = { local: "on this machine", token: "with the token", browser: "in a 
  */
 export function Questions({ gates, title, count, more, own, onDecided }) {
   const [, tidy] = useState({});
-  const frame = useRef(/** @type {HTMLElement | null} */ (null));
+  const frame = useRef(null);
   const kept = useRef(/** @type {any[]} */ ([]));
   const mine = useValue(given);
   const open = (/** @type {any} */ { gate_id: id }) => gates?.some((gate) => gate.gate_id === id);
