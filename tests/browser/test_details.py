@@ -198,6 +198,23 @@ def test_the_engine_of_a_service_on_temporal_is_named(page: Page) -> None:
     page.open(f"/runs/{run['run_id']}").shows("Enginetemporal")
 
 
+def test_the_machine_of_a_placed_run_is_named(page: Page) -> None:
+    """The page of a run that is placed on a worker names its machine; that of another run names none."""
+
+    def placed(route: Route) -> None:
+        answer = route.fetch()
+        where = '{"placed": {"worker": "w_1a2b3c", "host": "render-3"}, '
+        # Empty if the run has not changed.
+        route.fulfill(response=answer, body=answer.text().replace("{", where, 1))
+
+    run = page.api("POST", "/api/runs", {"recipe_id": "quick"})["run_id"]
+    page.open(f"/runs/{run}").shows("It is done.")
+    expect(page.tab.locator("dt", has_text="Machine")).to_have_count(0)
+    page.tab.route(f"**/api/runs/{run}", placed)
+
+    page.open(f"/runs/{run}").shows("Machinerender-3 worker w_1a2b3c")
+
+
 def test_an_unreadable_run_is_shown_with_its_fault(
     chromium: Browser, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

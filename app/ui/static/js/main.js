@@ -1,7 +1,7 @@
 import { render } from "preact";
-import { useEffect, useLayoutEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 
-import { address, html, interceptLinks, match, navigate, signal, startClock, useNow, useValue } from "./lib/base.js";
+import { address, html, interceptLinks, match, navigate, present, signal, startClock, useNow, useValue } from "./lib/base.js";
 import { aboutRuns, follow, isSignedIn, keepSession, post, reachable, request, role, signOut, useLive } from "./lib/live.js";
 import { Empty, Fault, Icon, PageTitle, useAct, useFault, useFields } from "./parts/basics.js";
 import { Home, Inbox, Runs } from "./pages/runs.js";
@@ -130,19 +130,35 @@ function SignIn() {
 /** Milliseconds after which the navigation counts what waits: the page itself comes first. */
 const LATER = 1500;
 
-function useWaiting() {
+function useStats() {
   const [counts, setCounts] = useState(false);
   useEffect(() => {
     const timer = setTimeout(() => setCounts(true), LATER);
     return () => clearTimeout(timer);
   }, []);
-  const { runs = {}, waits = {} } = useLive(counts ? "/api/stats" : null, { on: aboutRuns }).data || {};
-  return waits.gates + waits.plans + (runs.paused || 0);
+  return useLive(counts ? "/api/stats" : null, { on: aboutRuns });
+}
+
+/** What the service lacks, and what works all the same. @type {Words} */
+const LACKS = {
+  store: "The service cannot reach all of its data. Orders and some pages wait for it; runs lose nothing, and continue by themselves.",
+  disk: "The disk is full, or cannot be written. New runs are refused until there is room; runs lose nothing, and continue by themselves.",
+  temporal: "The Temporal server does not answer. Runs wait for it; what you start or order meanwhile is kept.",
+};
+
+/** @param {Props} props `live`: the counts of the service. */
+function Lacking({ live: { data, error } }) {
+  const since = data?.service.temporal_away_since;
+  const lack = error?.status === 503 && !/^st(art|opp)ing$/.test(error.code) ? "store" : data?.disk.is_full ? "disk" : since && "temporal";
+  const noticed = useMemo(present, [lack]);
+  return lack && html`<div class="banner" role="status" title=${error?.message}>${LACKS[lack]} <span class="muted">${lack === "temporal" ? "Since" : "Noticed"} ${new Date(lack === "temporal" ? since : noticed).toLocaleString()}</span></div>`;
 }
 
 /** @param {Props} props */
 function Navigation({ path }) {
-  const waiting = useWaiting();
+  const live = useStats();
+  const { runs = {}, waits = {} } = live.data || {};
+  const waiting = waits.gates + waits.plans + (runs.paused || 0);
   const shownTheme = useValue(theme);
   const signedIn = useValue(isSignedIn) && path !== "/sign-in";
   const me = useLive(signedIn ? "/api/session" : null, { pause: 60_000 }).data;
@@ -160,7 +176,7 @@ function Navigation({ path }) {
       ${me?.role && html`<span class="muted keys">${me.name || "signed in"} · ${me.role}</span>`}
       ${signedIn && html`<button class="quiet" onClick=${signOut}>Sign out</button>`}
     </div>
-  </nav>`;
+  </nav><${Lacking} live=${live} />`;
 }
 
 const KEY = "control-room.theme";

@@ -2,7 +2,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { address, html, setQuery, useNow } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { get, onEvents, useLive, withQuery } from "../lib/live.js";
+import { get, onEvents, pathOf, useLive, withQuery } from "../lib/live.js";
 import { FINISHED, answered, bar, happened, isOpen, nameOf, rows, sentence, span, ticks, withOlder, worked } from "../lib/run_state.js";
 import { Ago, Command, Content, Empty, Fault, Id, Missing, Opened, PageTitle, Progress, Section, Status, Took, each, options, toQuery, useFault, useList } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
@@ -20,7 +20,7 @@ const PORTION = 200;
 
 /** @param {Props} props */
 export function Run({ id }) {
-  const path = `/api/runs/${encodeURIComponent(id)}`;
+  const path = pathOf("runs", id);
   const mine = (/** @type {any} */ event) => event.run_id === id;
   const [every, setEvery] = useState(0);
   const live = useLive(path, { on: mine, every });
@@ -132,7 +132,7 @@ function Facts({ run, onDone }) {
   const service = useLive("/api/stats", { pause: 3600_000 }).data?.service;
   return html`<dl class="facts card">
     <dt>Run</dt><dd><${Id} id=${run.run_id} /></dd>
-    <dt>Recipe</dt><dd><a href=${`/recipes?recipe=${encodeURIComponent(run.recipe_id)}`}>${run.recipe_id}</a> <span class="muted">${run.dialect}</span></dd>
+    <dt>Recipe</dt><dd><a href=${withQuery("/recipes", { recipe: run.recipe_id })}>${run.recipe_id}</a> <span class="muted">${run.dialect}</span></dd>
     <dt>Created</dt><dd><${Ago} at=${run.created_at} /></dd>
     <dt title=${format.ELAPSED}>Duration</dt><dd><${Took} from=${run.started_at} to=${run.completed_at} />${busy !== null && html` <span class="muted">${format.ELAPSED}; ${format.duration(busy)} in steps</span>`}</dd>
     <dt>Tokens</dt><dd class="number">${format.number(format.tokens(run.usage))}</dd>
@@ -141,9 +141,10 @@ function Facts({ run, onDone }) {
     ${run.forked_from && html`<dt>Forked from</dt><dd><a href=${`/runs/${run.forked_from}`}>${run.forked_from}</a></dd>`}
     ${run.ending?.superseded_by && html`<dt>Cancelled by</dt><dd><a href=${`/runs/${run.ending.superseded_by.run_id}`}>${run.ending.superseded_by.run_id}</a> <span class="muted">concurrency key ${run.ending.superseded_by.key}</span></dd>`}
     ${run.parent_run_id && html`<dt>Started by</dt><dd><a href=${`/runs/${run.parent_run_id}`}>${run.parent_run_id}</a></dd>`}
-    <dt>Session</dt><dd><a href=${`/runs?session_id=${encodeURIComponent(run.session_id)}`}>${run.session_id}</a></dd>
+    <dt>Session</dt><dd><a href=${withQuery("/runs", { session_id: run.session_id })}>${run.session_id}</a></dd>
     <dt>Arguments</dt><dd><${Arguments} of=${run.task.initial_args} open=${run.status === "failed"} /></dd>
     ${service && service.engine !== "embedded" && html`<dt>Engine</dt><dd>${service.engine}</dd>`}
+    ${run.placed && html`<dt>Machine</dt><dd>${run.placed.host} <span class="muted">worker ${run.placed.worker}</span></dd>`}
     <dt>Workspace</dt><dd class="mono">${run.working_dir}</dd>
     ${Object.entries(run.labels).map(([name, value]) => html`<dt>${name}</dt><dd><a href=${withQuery("/runs", { label: `${name}:${value}` })}>${String(value)}</a></dd>`)}
     ${(run.budget || !FINISHED.includes(run.status)) && html`<dt>Limits</dt><dd><${RunLimits} run=${run} onDone=${onDone} /></dd>`}
@@ -225,7 +226,7 @@ function Steps({ state, onNear }) {
   const range = useMemo(() => ({ from, to }), [from, to]);
   const others = all.length > (run.total_steps ?? all.length);
   const isRead = !all.includes(undefined);
-  const groups = Object.entries(GROUPS).map(([name, states]) => /** @type {[string, string]} */ ([name, isRead ? `${name} (${all.filter((step) => states.includes(standing(step))).length})` : name]));
+  const groups = Object.entries(GROUPS).map(([name, states]) => [name, isRead ? `${name} (${all.filter((step) => states.includes(standing(step))).length})` : name]);
   return html`<${Section} title="Steps" actions=${html`${(all.length > FEW || show) && html`<label>Show <select onChange=${toQuery("show")}>${options([["", "all"], ...groups], show)}</select></label>`}<${Progress} of=${run} />${others && html`<span class="muted" title="Loops, checks, gates and evidence have rows of their own">in ${format.plural(all.length, "row")}</span>`}`}>
     ${items.length === 0 && html`<${Empty} title=${show ? `No step is ${show}.` : "No step has begun."} />`}
     ${items.length > 0 && html`<div class=${`table steps scrolls ${items.length > 4 * FEW ? "many" : ""}`} role="table" aria-label="Steps" aria-rowcount=${items.length + 1} tabindex="0">
@@ -284,8 +285,8 @@ const BEFORE = 40;
 /** @param {Props} props */
 function StepDrawer({ state, name, names, log, onClose }) {
   const { run } = state;
-  const panel = useRef(/** @type {HTMLElement | null} */ (null));
-  const [lines, setLines] = useState(/** @type {any[] | null} */ (null));
+  const panel = useRef(null);
+  const [lines, setLines] = useState(null);
   const [error, setError] = useFault();
   const [forks, setForks] = useState(false);
   const first = state.finished.findIndex((step) => step && belongs(step, name));
@@ -304,7 +305,7 @@ function StepDrawer({ state, name, names, log, onClose }) {
   const open = state.open.filter((step) => belongs(step, name));
   const close = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && onClose();
   const shown = lines || mine;
-  const path = `/api/runs/${encodeURIComponent(run.run_id)}`;
+  const path = pathOf("runs", run.run_id);
   return html`<div class="drawer" role="dialog" aria-label=${`Step ${name}`} tabindex="-1" ref=${panel} onKeyDown=${close}>
     <header><h2>${name}</h2><div class="actions">${mine.length > 0 && html`<button onClick=${() => setForks(true)}>Fork from this step</button>`}
       <button class="quiet" onClick=${onClose} aria-label="Close">✕</button></div></header>
@@ -321,13 +322,13 @@ function belongs(step, name) {
   return step.key === name || step.step_id === name || step.key?.replace(/[#[].*$/, "") === name;
 }
 
-/** Read a step's lines in the journal: near its number, and onwards until all that is known has been seen. @type {ReadStep} */
+/** @type {ReadStep} */
 async function read(runId, name, first, known) {
   const wanted = new Set(known.map((step) => `${step.key}#${step.attempt}`));
   const found = [];
   let cursor = Math.max(0, first - BEFORE);
   while (wanted.size) {
-    const lines = await get(withQuery(`/api/runs/${encodeURIComponent(runId)}/steps`, { limit: PORTION, cursor: cursor ? cursor - 1 : "" }));
+    const lines = await get(withQuery(`${pathOf("runs", runId)}/steps`, { limit: PORTION, cursor: cursor ? cursor - 1 : "" }));
     for (const line of lines) {
       if (!belongs(line, name)) continue;
       found.push(line);
@@ -365,7 +366,7 @@ function Attempt({ path, step, name, names }) {
   </section>`;
 }
 
-/** @type {Record<string, string>} */
+/** @type {Words} */
 const ASKED = { agent_call: "Prompt", command: "Command", tool_call: "Arguments" };
 
 /** @param {Props} props */

@@ -35,7 +35,6 @@ export function Home() {
     <${PageTitle} title="Home" lead=${stats && service(stats)} />
     <${Fault} error=${live.error} retry=${live.refresh} />
     <${LocalModel} stats=${stats} />
-    ${stats?.disk.is_full && html`<p class="fault"><strong>The disk is full.</strong> New runs are refused until there is room.</p>`}
     ${stats && html`<${Figures} stats=${stats} waiting=${waiting} busy=${busy} />`}
     <${Section} title="Waiting for you" count=${stats ? waiting : undefined} actions=${html`<a href="/inbox">Inbox</a>`}>
       <${Questions} gates=${stats && !gates ? NONE : asked.data} onDecided=${() => (asked.refresh(), live.refresh())} />
@@ -87,7 +86,7 @@ export function Inbox() {
     ${parked.data?.length > 0 && html`<${Section} title="Paused runs" count=${parked.count}><${RunLines} runs=${parked.data} />${parked.more}<//>`}`;
 }
 
-const AGES = /** @type {const} */ ([["", "any time"], ["1", "last 24 hours"], ["7", "last 7 days"], ["30", "last 30 days"]]);
+const AGES = [["", "any time"], ["1", "last 24 hours"], ["7", "last 7 days"], ["30", "last 30 days"]];
 
 const STATES = ["pending", "running", "waiting", "paused", "done", "failed", "cancelled"];
 const PAGE = 100;
@@ -189,7 +188,7 @@ const MANY = ["resume", "pause", "cancel", "delete"];
 function BulkBar({ runs, count, onAll, onDone }) {
   // What a dialog names is what it orders, whatever the list shows by then.
   const [{ asked, those }, setAsked] = useState({ asked: "", those: runs });
-  const [outcome, setOutcome] = useState(/** @type {any} */ (null));
+  const [outcome, setOutcome] = useState(null);
   const many = format.plural(those.length, "run");
   const ask = (/** @type {string} */ name) => setAsked({ asked: name, those: runs });
   const close = () => ask("");
@@ -222,7 +221,7 @@ function BulkBar({ runs, count, onAll, onDone }) {
   </div>`;
 }
 
-/** What is sent for an order: paused runs and ended ones are resumed by different actions. @type {Actions} */
+/** @type {Actions} */
 function actions(asked, runs) {
   if (asked !== "resume") return [[asked, runs]];
   const [paused, ended] = [true, false].map((is) => runs.filter((run) => (run.status === "paused") === is));
