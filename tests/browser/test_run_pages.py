@@ -215,6 +215,39 @@ def test_a_narrow_page_begins_with_the_list(project: Project, page: Page) -> Non
     assert page.tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_a_long_list_scrolls_with_a_narrow_page(project: Project, page: Page) -> None:
+    """At 390 pixels a long list has no frame of its own, its far rows are drawn, and the logs are above it."""
+    page.tab.set_viewport_size({"width": 390, "height": 844})
+    start(project, page, many(broken=41))
+    page.shows("It is done in part")
+    rows = page.tab.locator(".steps [data-row]")
+    expect(rows.first).to_contain_text("part_00")
+    assert page.tab.locator(".steps").evaluate("list => list.scrollHeight - list.clientHeight") <= 0
+    logs, steps = (page.tab.get_by_role("heading", name=name).bounding_box() for name in ("Logs", "Steps"))
+    page.tab.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+
+    expect(rows.filter(has_text=f"part_{MANY - 1}")).to_be_in_viewport()
+    assert rows.count() < MANY
+    assert logs
+    assert steps
+    assert logs["y"] < steps["y"]
+
+
+def test_a_long_chain_is_folded_in_the_graph(project: Project, page: Page) -> None:
+    """The graph of a long chain shows where a step has failed; the steps between are one node."""
+    start(
+        project,
+        page,
+        many(broken=41) + "".join(f"  - {{id: more_{n}, type: bash, command: 'true'}}\n" for n in range(2)),
+    )
+    page.shows("It is done in part")
+
+    expect(page.tab.locator(".graph .node-name")).to_have_text(
+        ["part_00", "39 steps", "part_40", "part_41", "part_42", "18 steps", "more_1"]
+    )
+    expect(page.tab.locator(".graph .edge")).to_have_count(6)
+
+
 def test_a_row_under_the_pointer_can_be_read(page: Page) -> None:
     """The state of a step has enough contrast on the ground of the row under the pointer, too."""
     run = page.api("POST", "/api/runs", {"recipe_id": "quick"})

@@ -70,3 +70,43 @@ def test_no_nodes_overlap_and_every_edge_joins_its_nodes() -> None:
             for name, end in ((edge[0], way["points"][0]), (edge[1], way["points"][-1])):
                 assert nodes[name]["x"] <= end["x"] <= nodes[name]["x"] + WIDTH + 1
                 assert nodes[name]["y"] <= end["y"] <= nodes[name]["y"] + HEIGHT
+
+
+def folded(*graphs: tuple[str, list[str]]) -> list[tuple[list[str], list[str]]]:
+    """Return labels and edges of folded graphs; each node is given as its name and the letter of its state."""
+    cases = [
+        {
+            "nodes": [{"id": node[0], "label": node[0], "status": node[1:]} for node in nodes.split()],
+            "edges": [{"source": edge[0], "target": edge[1]} for edge in edges],
+        }
+        for nodes, edges in graphs
+    ]
+    return [
+        ([each["label"] for each in found["nodes"]], [edge["source"] + edge["target"] for edge in found["edges"]])
+        for found in node.run("folds.mjs", "layout.js", cases)
+    ]
+
+
+def test_a_chain_is_folded_between_its_ends_and_changes() -> None:
+    """Steps of a chain whose neighbours are in the same state are one node; those at a change stay."""
+    chain = ["ab", "bc", "cd", "de", "ef", "fg", "gh", "hi"]
+    one, running = folded(("ad bd cd dd ed fd gd hd id", chain), ("ad bd cd dd er fp gp hp ip", chain))
+
+    assert one == (["a", "7 steps: b … h", "i"], ["ab", "bi"])
+    assert running == (
+        ["a", "2 steps: b … c", "d", "e", "f", "2 steps: g … h", "i"],
+        ["ab", "bd", "de", "ef", "fg", "gi"],
+    )
+
+
+def test_branches_and_loops_are_not_folded() -> None:
+    """A step with another way in or out keeps its own node, and so does a step that leads to itself."""
+    branches = ("ad bd cd dd ed", ["ab", "ac", "bd", "cd", "de"])
+    loop = ("ad bd cd dd ed", ["ab", "bc", "cd", "de", "db"])
+    own = ("ad bd cd", ["ab", "bb", "bc"])
+
+    assert folded(branches, loop, own) == [
+        (["a", "b", "c", "d", "e"], branches[1]),
+        (["a", "b", "c", "d", "e"], loop[1]),
+        (["a", "b", "c"], own[1]),
+    ]

@@ -7,6 +7,21 @@ const MOVES = 60;
 const GAP = 20;
 const MARGIN = 8;
 
+/** @type {Do.folded} */
+export function folded({ nodes, edges }) {
+  const isInside = nodes.map(({ id, status }, at) => {
+    const ends = edges.filter(({ source, target }) => source === id || target === id).flatMap(({ source, target }) => [source, target]);
+    return ends.length === 4 && [nodes[at - 1], nodes[at + 1]].every((each) => each?.status === status && ends.includes(each.id));
+  });
+  /** @type {Record<string, any[]>} */
+  const drawn = {};
+  nodes.forEach((node, at) => (drawn[node.id] = isInside[at] && isInside[at - 1] ? drawn[nodes[at - 1].id] : []).push(node));
+  return {
+    nodes: [...new Set(Object.values(drawn))].map((all) => (all[1] ? { ...all[0], title: "", label: `${all.length} steps: ${all[0].id} … ${all[all.length - 1].id}` } : all[0])),
+    edges: edges.filter(({ source, target }) => source === target || drawn[source] !== drawn[target]).map((edge) => ({ ...edge, source: drawn[edge.source][0].id, target: drawn[edge.target][0].id })),
+  };
+}
+
 /** @type {Do.layered} */
 export function layered(ids, edges, node) {
   const cells = new Map(ids.map((id) => [id, cell(0, node.width, id)]));
@@ -111,7 +126,7 @@ function settle(rows) {
   }
 }
 
-/** Put cells as near to their wanted places as their order and widths allow: runs that would overlap share the mean. @type {Do.spread} */
+/** @type {Do.spread} */
 function spread(row, wanted) {
   /** @type {Together[]} */
   const runs = [];

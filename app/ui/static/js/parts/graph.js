@@ -1,7 +1,7 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { html } from "../lib/base.js";
-import { layered } from "../lib/layout.js";
+import { folded, layered } from "../lib/layout.js";
 
 const NODE = { width: 176, height: 40, between: 40 };
 
@@ -14,16 +14,20 @@ const ROOT = 15;
 /** Below this scale no text can be read. */
 const TINY = 0.4;
 
-/** Nodes above which a graph is only shown as its table. */
+/** Nodes above which chains are folded, and above which a graph is only shown as its table. */
+const MANY = 60;
 const MOST_NODES = 400;
 
 const LIVE = ["running", "waiting", "failed"];
 
 /** A graph with the state of each node; the list of steps or tasks beside it says the same to those who cannot see it. @param {GraphProps} props */
-export function Graph({ graph, plain = false, denied, over, onChoose }) {
+export function Graph({ graph: all, plain = false, denied, over, onChoose }) {
+  const { length } = all.nodes;
+  const flow = { ...all, edges: all.edges.filter(({ kind }) => kind !== "data") };
+  const graph = length > MANY && length <= MOST_NODES ? folded(flow) : flow;
   const form = JSON.stringify([graph.nodes.map((node) => node.id), graph.edges.map((edge) => [edge.source, edge.target, edge.label])]);
   const placed = useMemo(() => (graph.nodes.length > MOST_NODES ? null : place(graph)), [form]);
-  const shown = useRef(/** @type {HTMLElement | null} */ (null));
+  const shown = useRef(null);
   const [isLarge, setLarge] = useState(false);
   /** 0: the whole size. */
   const [fit, setFit] = useState(0);
@@ -40,7 +44,7 @@ export function Graph({ graph, plain = false, denied, over, onChoose }) {
     const { scrollWidth = 0, clientWidth = 0, scrollHeight = 0, clientHeight = 0 } = shown.current || {};
     setLarge(scrollWidth > clientWidth || scrollHeight > clientHeight);
   }, [placed]);
-  if (!placed) return html`<p class="muted">The graph has ${graph.nodes.length} nodes; see the list of steps.</p>`;
+  if (!placed) return html`<p class="muted">The graph has ${length} nodes; see the list of steps.</p>`;
   const nodes = new Map(graph.nodes.map((node) => [node.id, node]));
   const change = () => {
     const { clientWidth = 0, clientHeight = 0, scrollWidth = 1, scrollHeight = 1 } = shown.current || {};
@@ -81,7 +85,7 @@ const ROUND = ["start", "end"];
 /** @param {{nodes: any[], edges: any[]}} graph */
 function place(graph) {
   const ids = graph.nodes.map((node) => node.id);
-  const flow = graph.edges.map((edge, index) => ({ ...edge, index, width: 6 * named(edge).length })).filter((edge) => isFlow(edge) && ids.includes(edge.source) && ids.includes(edge.target));
+  const flow = graph.edges.map((edge, index) => ({ ...edge, index, width: 6 * named(edge).length })).filter((edge) => ids.includes(edge.source) && ids.includes(edge.target));
   const { width, height, nodes, edges } = layered(ids, flow, NODE);
   return { width, height, nodes: ids.map((id) => ({ id, x: 0, y: 0, ...nodes.get(id) })), edges: edges.map((edge, index) => line(edge, flow[index])) };
 }
@@ -89,11 +93,6 @@ function place(graph) {
 /** @param {any} edge */
 function named({ label }) {
   return label && label !== "next" ? shortened(label, 22) : "";
-}
-
-/** @param {any} edge */
-function isFlow(edge) {
-  return edge.kind !== "data";
 }
 
 /** @param {any} way @param {any} edge */
