@@ -9,6 +9,8 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,6 +63,22 @@ def test_demo_shows_contradictions_a_kill_and_a_gate(tmp_path: Path) -> None:
     assert "[approve / deny] approve (the default" in seen
     assert (tmp_path / "Published" / "SCN-the-locked-lamp-room.md").read_text(encoding="utf-8").startswith("The lamp")
     assert seen.rstrip().endswith(f"the demo's folder is {tmp_path}")
+
+
+def test_the_service_of_a_killed_demo_ends(tmp_path: Path) -> None:
+    """A demo that is killed leaves no service running."""
+    with _demo([*DEMO, "--project", str(tmp_path)], stdin=subprocess.DEVNULL) as (demo, lines):
+        assert "".join(_until(lines, "the service answers there now")).rstrip().endswith("demo.log")
+        processes = process_tree.table()
+        services = [(pid, found.started) for pid, found in processes.items() if found.parent == demo.pid]
+        demo.kill()
+        demo.wait()
+    deadline = time.monotonic() + 60
+    while any(process_tree.is_alive(*service) for service in services) and time.monotonic() < deadline:
+        threading.Event().wait(0.05)
+
+    assert len(services) == 1
+    assert not process_tree.is_alive(*services[0])
 
 
 @pytest.mark.slow

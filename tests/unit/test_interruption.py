@@ -118,6 +118,20 @@ except KeyboardInterrupt:
     interruption.end(130)
 """
 
+UNREAD = """
+import click
+from app.cli import boundary
+
+@click.command()
+def wait():
+    send(signal.SIGINT)
+
+reader, writer = os.pipe()
+os.dup2(writer, 2)
+os.close(reader)
+interruption.end(boundary.execute(boundary.Program(name="program", command=wait, usage=2, of_error=lambda _: 1)))
+"""
+
 
 def run(folder: Path, script: str) -> tuple[int, str, str]:
     """Run a program as `python -m`, and return its exit code and output."""
@@ -144,8 +158,9 @@ def run(folder: Path, script: str) -> tuple[int, str, str]:
         (SETTLED, (3, "handled\n", "")),
         (THIRD, (130, "", LINE)),
         (STOPPING, (130, "stopped\n", "stopping\n")),
+        (UNREAD, (130, "", "")),
     ],
-    ids=["in exec", "again", "at exit", "last", "cleaning", "settled", "third", "stopping"],
+    ids=["in exec", "again", "at exit", "last", "cleaning", "settled", "third", "stopping", "unread"],
 )
 def test_a_signal_changes_no_exit_code_and_prints_no_traceback(
     tmp_path: Path, script: str, ended: tuple[int, str, str]
