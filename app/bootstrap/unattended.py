@@ -17,7 +17,7 @@ from app.engine import run_engine, run_equipment
 from app.flows import registry as flows
 from app.processes import supervisor
 from app.services import arguments, retention, runs
-from app.services.notifications import dispatcher, endpoints, plan_questions, senders
+from app.services.notifications import dispatcher, endpoints, eventless, plan_questions, senders
 from app.services.notifications import repository as notified
 from app.services.triggers import firing, hooks, repository, scheduler, triggers
 from app.storage import layout
@@ -119,7 +119,7 @@ def unattended_of(
             feed=store.feed,
             senders=channels,
             clock=time,
-            questions=questions,
+            questions=eventless.EventlessMessages(kept, time, equipment.masker, questions),
             hears_all=chosen.engine.engine == "embedded",
         ),
         retention=retention.Retention(use_cases, store, store.documents(retention.FOLDER), time),

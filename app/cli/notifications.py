@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
     from app.services.notifications import requests
 
-KINDS = ("waits", "failed", "done", "stalled", "budget")
+KINDS = ("waits", "failed", "done", "stalled", "budget", "refused")
 """Kinds of messages; a test compares them with the engine's."""
 
 _NO_LETTERS = "no dead letters; `notifications failing` lists messages that are tried again"

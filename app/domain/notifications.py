@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from app.domain import plain, shapes
 
-Kind: TypeAlias = Literal["waits", "failed", "done", "stalled", "budget"]  # Kind of a message about a run.
+Kind: TypeAlias = Literal["waits", "failed", "done", "stalled", "budget", "refused"]
+"""Kind of a message: about a run, or `refused`, about an occurrence of a trigger that starts no run."""
 Channel: TypeAlias = Literal["webhook", "email", "command"]  # How an endpoint is reached.
 MOST_DELIVERED = 2000  # Most ids of delivered messages that an endpoint remembers.
 
@@ -24,17 +25,23 @@ class Message(shapes.Shape):
     message_id: str  # Id of the message; a repeated message has the same id.
     kind: Kind  # Kind of the message.
     at: shapes.Instant  # When the reported event happened.
-    run_id: shapes.RunId  # The run.
+    run_id: shapes.RunId  # The run; the plan of a question; for `refused`, the trigger.
     recipe_id: str  # Its recipe.
     text: str  # The message in one sentence.
     labels: Mapping[str, str] = field(default_factory=dict)  # Labels of the run.
     data: Mapping[str, plain.Json] = field(default_factory=dict)
-    """Further facts: `gate_id`, `prompt` and `options` of a gate; `error` of a failure; `reason` of a pause."""
+    """Further facts: `gate_id`, `prompt` and `options` of a gate; `error` of a failure; `reason` of a pause; trigger
+    and occurrence of a refusal.
+    """
 
     def payload(self) -> dict[str, plain.Json]:
         """Return the payload: type, time and facts, as Standard Webhooks defines them."""
-        facts = {name: value for name, value in self.to_json().items() if name not in ("data", "at")}
-        return {"type": f"run.{self.kind}", "timestamp": self.at, "data": {**facts, **self.data}}
+        # A refused occurrence has no run.
+        is_run = self.kind != "refused"
+        omitted = ("data", "at") if is_run else ("data", "at", "run_id")
+        facts = {name: value for name, value in self.to_json().items() if name not in omitted}
+        subject = "run" if is_run else "trigger"
+        return {"type": f"{subject}.{self.kind}", "timestamp": self.at, "data": {**facts, **self.data}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

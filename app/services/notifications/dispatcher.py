@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from app import clock, errors
 from app.domain import notifications
 from app.engine import aio, event_feed, outages, stores
-from app.services.notifications import derivation, plan_questions
+from app.services.notifications import derivation, eventless
 from app.services.notifications.repository import EndpointRepository
 from app.services.notifications.senders import MOST_WAIT_SECONDS, NotDelivered, Sender
 
@@ -78,6 +78,7 @@ class Dispatcher:
     """Delivers messages; only the service of a data directory starts it.
 
     Args:
+        questions: Messages that no event of a run contains.
         hears_all: Whether the feed has the events of all runs; otherwise the dispatcher searches the store.
     """
 
@@ -89,7 +90,7 @@ class Dispatcher:
         feed: event_feed.EventFeed,
         senders: Mapping[str, Sender],
         clock: clock.Clock,
-        questions: plan_questions.PlanQuestions,
+        questions: eventless.Source,
         hears_all: bool = True,
     ) -> None:
         self._repository = repository

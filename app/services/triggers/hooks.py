@@ -21,6 +21,8 @@ _DELIVERY_HEADERS: Mapping[str, tuple[str, ...]] = {
     "standard": ("webhook-id",),
     "none": ("webhook-id", "idempotency-key", "x-github-delivery"),
 }
+NAME_OF_UNSIGNED = "unsigned"  # Name of the occurrence in a history for deliveries without a valid signature.
+
 _NO_SECRET = "0" * 64
 _EVENT_CHARACTERS = 80
 
@@ -116,7 +118,7 @@ class Hooks:
     async def _note_unsigned(self, trigger_id: str, message: str) -> None:
         # The sender knows only the address, so the history has one entry for it, written only once in a while.
         now = self._clock.now()
-        name = {"occurrence": "unsigned", "due_at": clock.stamp(now), "at": clock.stamp(now)}
+        name = {"occurrence": NAME_OF_UNSIGNED, "due_at": clock.stamp(now), "at": clock.stamp(now)}
         refused = triggers.Occurrence(**name, result="refused", reason=f"{message} [signature_invalid]")
         try:
             async with self._repository.lock(trigger_id):

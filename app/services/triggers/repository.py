@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -32,6 +32,8 @@ class TriggerRepository:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.changed = asyncio.Event()
         """Set by each change of a person; the waiting task clears it."""
+        self.written: Callable[[triggers.Trigger], None] = lambda trigger: None
+        """Called with each trigger after it was written."""
 
     async def all(self) -> list[triggers.Trigger]:
         """Return all triggers, oldest first.
@@ -108,6 +110,7 @@ class TriggerRepository:
         with faults.as_errors():
             await self._documents.put(trigger.trigger_id, trigger.to_json())
         known[trigger.trigger_id] = trigger
+        self.written(trigger)
 
     async def _all(self) -> dict[str, triggers.Trigger]:
         if self._triggers is None:

@@ -99,6 +99,7 @@ const KINDS = [
   ["done", "finishes"],
   ["stalled", "stalls"],
   ["budget", "reaches a budget"],
+  ["refused", "is refused to a trigger"],
 ];
 
 export function Notifications() {
