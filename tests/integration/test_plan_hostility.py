@@ -266,6 +266,46 @@ async def test_an_edit_by_hand_at_work_counts(service: Planned) -> None:
     assert the(ended, 2)["recipe_id"] == "paint"
 
 
+@pytest.mark.parametrize(
+    ("check", "told"),
+    [
+        ({"check": "file_exists", "path": "../swept.md"}, "dod[0]"),
+        ({"check": "file_exists"}, "dod[0].path"),
+        ({"check": "is_swept"}, "dod[0].check"),
+    ],
+)
+async def test_checks_by_hand_that_no_run_can_pass_are_asked_about(
+    service: Planned, check: dict[str, Any], told: str
+) -> None:
+    """The edit is kept and nothing starts; the question names the check, and goes once the checks are corrected."""
+    service.toolbox.hold(1)
+    plan = await service.started(task("sweep the hall"), task("sweep the yard", 1))
+    await service.toolbox.begun(1)
+    running = await service.comes_to(plan, "running", "blocked")
+    service.by_hand(plan, json.dumps(running | {"tasks": [the(running, 1), the(running, 2) | {"dod": [check]}]}))
+    asked = await service.comes_to(plan, "running", "needs_scoping")
+    path = f"/api/sessions/{plan['session_id']}/tasks/2/answer"
+    answer = await service.http.post(path, json={"answer": "Go on."})
+    again = await service.shown(plan)
+    mended = again | {"tasks": [the(again, 1), the(again, 2) | {"dod": [{"check": "file_exists", "path": "a.md"}]}]}
+    service.by_hand(plan, json.dumps(mended))
+    quiet = await service.comes_to(plan, "running", "blocked")
+    service.by_hand(plan, json.dumps(quiet | {"tasks": [the(quiet, 1), the(quiet, 2) | {"dod": ""}]}))
+    await service.comes_to(plan, "running", "blocked")
+    service.toolbox.release(1)
+    ended = await service.ends(plan)
+
+    question = the(asked, 2)["scoping_question"]
+    assert question.startswith("No run can pass the checks of task 2. Correct its dod: ")
+    assert f" {told} " in question
+    assert (the(asked, 2)["dod"], the(asked, 2)["asked_by"]) == ([check], "system")
+    assert answer.status_code == 200
+    assert the(again, 2)["scoping_question"] == f"The answer 'Go on.' does not change what is wrong. {question}"
+    assert the(quiet, 2)["scoping_question"] is None
+    assert [each["status"] for each in ended["tasks"]] == ["done", "done"]
+    assert [said for _, said, _ in service.toolbox.asked] == ["sweep the hall", "sweep the yard\n\nGo on."]
+
+
 async def test_what_an_edit_may_not_claim_is_never_shown(service: Planned) -> None:
     """The first view after an edit that marks running and failed tasks as done shows their states, with a new ETag."""
     service.toolbox.hold(1)

@@ -14,7 +14,7 @@ from app.domain.gates import OpenGate
 from app.engine import dry_replay, ports, run_engine, stores
 from app.flows.session_plan import rules
 from app.services.plans import tasks
-from app.services.plans.scoping import Scoper, is_unscoped
+from app.services.plans.scoping import Scoper, has_open_checks, is_unscoped
 from app.services.requests import ResumeRequest
 from app.services.runs import Runs
 
@@ -127,11 +127,13 @@ class Facts:
         return rules.reconciled(await self.scoped(rules.reconciled(plan, await self.of(plan))), {})
 
     async def scoped(self, plan: plans.Plan) -> plans.Plan:
-        """Return a plan with recipe and arguments for the tasks that lack them."""
+        """Return a plan with recipe and arguments for tasks that lack them, and with questions about checks."""
         await self._scoper.refresh()
         for task in plan.tasks:
             if is_unscoped(task):
                 plan = plan.with_task(await asyncio.to_thread(self._scoper.scoped, plan, task))
+            elif has_open_checks(task):
+                plan = plan.with_task(await asyncio.to_thread(self._scoper.checked, task))
         return plan
 
     async def attempts(self, plan: plans.Plan) -> dict[str, plain.Json]:

@@ -15,7 +15,7 @@ from app.engine import aio, ports, run_engine
 from app.flows.session_plan import driver, rules
 from app.services.plans.facts import Facts
 from app.services.plans.repository import PlanRepository
-from app.services.plans.scoping import is_unscoped
+from app.services.plans.scoping import has_open_checks, is_unscoped
 
 _MOST_KNOWN = 64  # Plans whose last content on file is known; of others each view waits for their run.
 
@@ -242,7 +242,10 @@ class PlanInputs:
         if begins:
             for run_id in running(plan):
                 await self._facts.queue_if_left(run_id)
-        reconciled, unscoped = rules.reconciled(plan, facts), any(is_unscoped(task) for task in plan.tasks)
+        reconciled, scoped = rules.reconciled(plan, facts), plan
+        if any(is_unscoped(task) or has_open_checks(task) for task in plan.tasks):
+            scoped = await self._facts.scoped(plan)
+        unscoped = scoped != plan or any(is_unscoped(task) for task in plan.tasks)
         limit = self._engine.status().limit + len(waiting.resting) if begins else 0
         chief = _asks_chief(plan, facts, begins)
         to_check = bool(rules.to_check(reconciled, facts) or rules.reviewed(reconciled, facts))
@@ -251,9 +254,9 @@ class PlanInputs:
             if waiting.watches:
                 self._watch(plan, waiting, facts)
             return None
-        scoped: plain.Json = (await self._facts.scoped(plan)).to_json() if unscoped else None
         seen: dict[str, plain.Json] = {each: _told(facts[each]) for each in facts}
-        value: dict[str, plain.Json] = {"kind": "look", "facts": seen, "limit": limit, "scoped": scoped}
+        value: dict[str, plain.Json] = {"kind": "look", "facts": seen, "limit": limit}
+        value["scoped"] = scoped.to_json() if unscoped else None
         if begins and await self._repository.was_removed(plan.session_id):
             # A plan that was deleted and written again must not find the runs of the deleted one.
             value["attempts"] = await self._facts.attempts(reconciled)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app import errors
+from app import errors, printable
 from app.domain import library, plain, plans, task_outputs
 from app.services import arguments, recipes
 from app.services.plans import requests, tasks
@@ -22,6 +22,7 @@ from app.services.routing import RoutingResult
 from app.services.starting import Starter
 
 QUESTION_CHARACTERS = 4_000  # Longest question from scoping.
+_UNMET = "No run can pass the checks"  # Beginning of a question, by which it is recognised.
 MOST_NAMED = 8  # Most recipes that a question names; it gives only the number of the others.
 
 _MISSING = "missing_arg"
@@ -93,10 +94,25 @@ class Scoper:
             # A person is asked for the recipe; the router must not guess.
             return _asking(routed, self._which_recipe(), "names no recipe, and contains no words that identify one")
         if not wants.flaws and not wants.missing:
-            return _quiet(routed)
+            return self.checked(_quiet(routed), "does not change what is wrong")
         lacking = ", ".join(wants.missing)
         unusable = f"gives no value of {lacking}" if lacking else "does not change what is wrong"
         return _asking(routed, self._what_else(routed, wants), unusable)
+
+    def checked(self, task: plans.Task, unusable: str = "") -> plans.Task:
+        """Return a task with a question about checks that no run can pass, or without it if they are corrected.
+
+        A request for them is refused; they come from an edit of the file, or from a recipe that has changed since.
+
+        Args:
+            unusable: The flaw of an answer, if the same question must be asked again.
+        """
+        if _waits_for_a_person(task) or (task.scoping_question is not None and not _asks_about_checks(task)):
+            return task
+        problems = self._unmet(task)
+        if not problems:
+            return _quiet(task)
+        return _asking(task, _listed(f"{_UNMET} of task {task.id}. Correct its dod: ", problems, "; "), unusable)
 
     def refuse_unready(self, plan: plans.Plan) -> None:
         """Refuse to start a plan with a task whose run would lack a backend here.
@@ -158,6 +174,15 @@ class Scoper:
             from app.services.plans import task_checks
 
             requests.refuse(task_checks.unmet_flaws(task.dod, recipe, asked.path))
+
+    def _unmet(self, task: plans.Task) -> list[str]:
+        recipe = None if isinstance(task.dod, str) else self._recipe(task.recipe_id)
+        if recipe is None:
+            return []
+        from app.services.plans import task_checks
+
+        found = list(task_checks.flaws(task.checks, "$")) or task_checks.unmet_flaws(task.dod, recipe, "$")
+        return [f"{flaw.path.removeprefix('$.')} {printable.clause(flaw.message)}" for flaw in found]
 
     def _found(self, task: plans.Task) -> list[RoutingResult]:
         """Return the router's results for the description, and for the description with the answers."""
@@ -246,6 +271,12 @@ class Scoper:
         return _listed(asks if missing else complains, [*missing, *wrong], "; ")
 
 
+def has_open_checks(task: plans.Task) -> bool:
+    """Return whether a task that has not begun has checks which its run must pass, or a question about them."""
+    begun = task.begun or task.status is plans.TaskState.FAILED
+    return not begun and (bool(task.checks) or _asks_about_checks(task))
+
+
 def is_unscoped(task: plans.Task) -> bool:
     """Return whether a task has not been routed to a recipe yet, as in plans written by hand."""
     begun = task.begun or task.status is plans.TaskState.FAILED
@@ -272,6 +303,10 @@ def _refuse_given(wants: _Wants, asked: Given) -> None:
 def _name(flaw: errors.Flaw) -> str | None:
     found = _ROOT.match(flaw.path)
     return None if found is None else found[1]
+
+
+def _asks_about_checks(task: plans.Task) -> bool:
+    return task.asked_by == plans.BY_SYSTEM and _UNMET in (task.scoping_question or "")
 
 
 def _waits_for_a_person(task: plans.Task) -> bool:
