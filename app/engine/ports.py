@@ -219,6 +219,14 @@ class PathArgsDialect(Protocol):
 
 
 @runtime_checkable
+class SlotNamingDialect(Protocol):
+    """A language whose recipes show which slots their runs can fill."""
+
+    def slots(self, document: Mapping[str, plain.Json]) -> Sequence[str] | None:
+        """Return the names of the slots, with `[*]` for an iteration; None: other names are possible."""
+
+
+@runtime_checkable
 class SecretiveDialect(Protocol):
     """A language whose recipes name secrets."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import re
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from app import clock, errors
 from app.dialects import registry
 from app.domain import decisions, operations, plain, records, usage_sums
 from app.domain.states import RunState
-from app.engine import driver_context, driver_scheduler, journal_lines, probes, replay, runner, stores
+from app.engine import driver_context, driver_scheduler, journal_lines, ports, probes, replay, runner, stores
 from app.engine.run_equipment import Equipment
 from app.flows import registry as flows
 from tests.replay import golden
@@ -287,6 +288,16 @@ NOT_BUNDLED = [
     *(name for name in golden.MADE if name.startswith(("amplifier/", "conference/", "decomposition/", "prompt/"))),
 ]
 """Runs whose recipes do not change."""
+
+
+def test_a_run_fills_only_slots_that_its_recipe_shows(run):
+    """The slots that a language derives from a recipe contain each that a kept run has filled."""
+    driver = DRIVERS[run.start.dialect]
+    shown = driver.slots(run.start.recipe) if isinstance(driver, ports.SlotNamingDialect) else None
+    filled = {re.sub(r"(#[0-9]+)?\[[0-9]+\]", "[*]", name) for name in run.slots}
+
+    assert isinstance(driver, ports.SlotNamingDialect) == (run.start.dialect in registry.DIALECTS)
+    assert shown is None or filled <= set(shown)
 
 
 @pytest.mark.parametrize("name", NOT_BUNDLED)

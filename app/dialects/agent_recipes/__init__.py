@@ -53,6 +53,13 @@ class AgentRecipes:
         """Return the calls of finished steps, with the reminders that they did not need."""
         return bounds.settled(finished, open_keys)
 
+    def slots(self, document: plain.Object) -> Sequence[str] | None:
+        """Return the names of its steps; None if a restart leads to the steps of another recipe."""
+        steps = document["steps"].values()
+        ways = [way for step in steps for way in step["onOutcome"].values()]
+        leaves = any(way.get("recipeId", document["id"]) != document["id"] for way in ways)
+        return None if leaves else [*document["steps"]]
+
     def json_schema(self) -> dict[str, plain.Json]:
         return schema.json_schema()
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from app import errors
-from app.dialects.amplifier import agents, bounds, checks, driver, graph, parse, replies, schema, walk
+from app.dialects.amplifier import agents, bounds, checks, driver, graph, parse, replies, schema, showing, walk
 from app.domain import graphs, library, limits, plain, runs
 from app.engine import ports
 
@@ -57,6 +57,10 @@ class Amplifier:
     def path_args(self, document: plain.Object) -> Mapping[str, bool]:
         """Return the variables that are the whole folder of a command."""
         return walk.path_args(document)
+
+    def slots(self, document: plain.Object) -> Sequence[str]:
+        """Return the variables that its steps and approvals set, and the result of the run."""
+        return showing.slots_of(document)
 
     def json_schema(self) -> dict[str, plain.Json]:
         return schema.json_schema()

@@ -110,6 +110,14 @@ class Shown:
         )
 
 
+def slots_of(document: plain.Object) -> list[str]:
+    """Return the names of the slots that a run of a recipe can fill."""
+    asked = [stage.get("approval") or {} for _, stage in walk.stages(document)]
+    found = {approval["output"] for approval in asked if "output" in approval}
+    found = found.union(*map(_shown_by, walk.steps(document)))
+    return sorted(found | ({calls.FINAL_OUTPUT} if schema.final(document) is not None else set()))
+
+
 def _shown_by(step: plain.Object) -> set[str]:
     own = {step[name] for name in ("output", "collect") if name in step}
     return own.union(*(_shown_by(substep) for _, _, substep in walk.body(step)))

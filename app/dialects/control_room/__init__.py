@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from app import errors
 from app.dialects.control_room import bounds, driver, graph, parse, prompts, refs, schema
@@ -58,6 +58,10 @@ class ControlRoom:
     def path_args(self, document: Mapping[str, plain.Json]) -> Mapping[str, bool]:
         """Return the arguments that tools get as paths, or that outputs are written to."""
         return refs.path_args(document)
+
+    def slots(self, document: plain.Object) -> Sequence[str]:
+        """Return the output slots of its steps."""
+        return [step["output_slot"] for phase in ("phase_a", "phase_b") for step in document.get(phase, ())]
 
     def json_schema(self) -> dict[str, plain.Json]:
         return schema.json_schema()

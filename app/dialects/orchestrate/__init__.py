@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from app import errors
 from app.dialects.orchestrate import bounds, driver, graph, parse, providers, schema, scopes, step_flow, variables
@@ -51,6 +51,10 @@ class Orchestrate:
         """Return the values of the context that are the whole path of a step's file."""
         return scopes.path_args(document)
 
+    def slots(self, document: plain.Object) -> Sequence[str]:
+        """Return the names of its steps, those of a loop as `Loop[*].Step`."""
+        return list(_slots(document["steps"], ""))
+
     def json_schema(self) -> dict[str, plain.Json]:
         return schema.json_schema()
 
@@ -80,3 +84,12 @@ def _uses(recipe: library.Recipe) -> Iterator[library.Use]:
             is_built_in = provider == providers.BUILT_IN.get(name)
             place = (*named[name], "provider") if is_built_in else ("providers", name, "command", 0)
             yield library.ProgramUse(path=json_text.json_path(place), program=program)
+
+
+def _slots(steps: Sequence[plain.Object], prefix: str) -> Iterator[str]:
+    for step in steps:
+        name = f"{prefix}{step['name']}"
+        if "for_each" in step:
+            yield from _slots(step["for_each"]["steps"], f"{name}[*].")
+        else:
+            yield name

@@ -173,7 +173,8 @@ class Scoper:
         if recipe is not None:
             from app.services.plans import task_checks
 
-            requests.refuse(task_checks.unmet_flaws(task.dod, recipe, asked.path))
+            language = self._catalogue.dialect(recipe.dialect)
+            requests.refuse(task_checks.unmet_flaws(task.dod, recipe, language, asked.path))
 
     def _unmet(self, task: plans.Task) -> list[str]:
         recipe = None if isinstance(task.dod, str) else self._recipe(task.recipe_id)
@@ -181,7 +182,8 @@ class Scoper:
             return []
         from app.services.plans import task_checks
 
-        found = list(task_checks.flaws(task.checks, "$")) or task_checks.unmet_flaws(task.dod, recipe, "$")
+        language = self._catalogue.dialect(recipe.dialect)
+        found = list(task_checks.flaws(task.checks, "$")) or task_checks.unmet_flaws(task.dod, recipe, language, "$")
         return [f"{flaw.path.removeprefix('$.')} {printable.clause(flaw.message)}" for flaw in found]
 
     def _found(self, task: plans.Task) -> list[RoutingResult]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -16,6 +17,8 @@ from app.services.plans import run_outputs
 from app.services.recipes import PROJECT_DIALECT
 
 MOST_CHECKS = 50  # Most checks of a task.
+
+_ITERATION = re.compile(r"(#[0-9]+)?\[[0-9]+\]")
 
 
 def flaws(checks: Sequence[Any], path: str) -> Iterator[errors.Flaw]:
@@ -35,20 +38,23 @@ def flaws(checks: Sequence[Any], path: str) -> Iterator[errors.Flaw]:
         yield from (errors.Flaw(path=f"{path}.dod[{index}]", message=problem) for problem in problems)
 
 
-def unmet_flaws(dod: str | Sequence[Mapping[str, Any]], recipe: library.Recipe, path: str) -> Iterator[errors.Flaw]:
+def unmet_flaws(
+    dod: str | Sequence[Mapping[str, Any]], recipe: library.Recipe, language: object, path: str
+) -> Iterator[errors.Flaw]:
     """Yield the flaws of a task's checks that no run of its recipe can pass: unknown slots, outputs and arguments.
 
     Args:
         dod: The task's definition of done, well-formed.
+        language: The recipe's language; one that names no slots in its recipes leaves them to the run.
     """
     args = arguments.declared(recipe.args_schema)
+    fills = language.slots(recipe.document) if isinstance(language, ports.SlotNamingDialect) else None
     is_open = recipe.args_schema.get("additionalProperties", False) is not False
     for index, check in enumerate(() if isinstance(dod, str) else dod):
         references = prompts.named_in_path(check["path"]) if "path" in check else ()
         names = [] if is_open else [reference.arg for reference in references if reference.arg not in (None, *args)]
         problems = [f"names the argument {name}, which the recipe {recipe.recipe_id} does not have" for name in names]
-        if recipe.dialect == PROJECT_DIALECT:
-            problems += _unfilled(check, references, recipe)
+        problems += _unfilled(check, references, recipe, fills)
         yield from (errors.Flaw(path=f"{path}.dod[{index}]", message=problem) for problem in problems)
 
 
@@ -75,12 +81,16 @@ def _slots(check: plain.Object) -> list[str]:
     return [each.root for each in prompts.named_in_path(check["path"]) if each.root != refs.TASK]
 
 
-def _unfilled(check: plain.Object, references: Sequence[refs.Reference], recipe: library.Recipe) -> Iterator[str]:
+def _unfilled(
+    check: plain.Object, references: Sequence[refs.Reference], recipe: library.Recipe, fills: Sequence[str] | None
+) -> Iterator[str]:
     document: Any = recipe.document
-    filled = [step["output_slot"] for phase in ("phase_a", "phase_b") for step in document.get(phase, ())]
-    written = [output["slot"] for output in document.get("outputs", ())]
-    for name in dict.fromkeys(name for name in _slots(check) if name not in filled):
-        yield f"names the slot {name}, which the recipe {recipe.recipe_id} does not fill; it fills {', '.join(filled)}"
+    # Only pipelines write slots to files.
+    written = [output["slot"] for output in document.get("outputs", ())] if recipe.dialect == PROJECT_DIALECT else []
+    asked = [] if fills is None else [name for name in _slots(check) if _ITERATION.sub("[*]", name) not in fills]
+    there = f"it fills {', '.join(fills)}" if fills else "it fills none"
+    for name in dict.fromkeys(asked):
+        yield f"names the slot {name}, which the recipe {recipe.recipe_id} does not fill; {there}"
     for reference in references:
         if reference.root == refs.TASK and reference.steps[0] == refs.OUTPUTS and reference.steps[1] not in written:
             there = f"it writes {', '.join(written)}" if written else "it writes none"

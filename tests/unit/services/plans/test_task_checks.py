@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from app import errors
+from app.dialects import registry
 from app.dialects.control_room import parse as control_room_parse
-from app.domain import plans
+from app.domain import library, plans
 from app.flows.session_plan import rules
 from app.services.plans import requests, task_checks
 from tests.unit.services.plans import given, plan_harness
@@ -103,9 +104,67 @@ def test_a_check_that_no_run_of_the_recipe_can_pass_is_refused(check: dict[str, 
         {"check": "file_exists", "path": {"$ref": "task.args.place"}},
         {"check": "file_exists", "path": {"$ref": "found.matches[0].path"}},
     ]
-    flaws = list(task_checks.unmet_flaws([*passes, check], recipe, "$"))
+    flaws = list(task_checks.unmet_flaws([*passes, check], recipe, registry.DIALECTS["control_room"], "$"))
 
     assert [(flaw.path, recipe.recipe_id in flaw.message) for flaw in flaws] == [("$.dod[4]", True)]
+
+
+_MACHINE: dict[str, Any] = {"id": "m", "steps": {"plan": {"onOutcome": {"done": {"nextStep": "write"}}}}}
+_AGAIN: dict[str, Any] = {"onOutcome": {"again": {"recipeId": "m"}, "done": {"action": "exit_recipe"}}}
+_LOOP = {"name": "Each", "for_each": {"items": [1], "as": "it", "steps": [{"name": "Read"}]}}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "document", "filled", "unfilled"),
+    [
+        (
+            "agent_recipes",
+            _MACHINE | {"steps": _MACHINE["steps"] | {"write": _AGAIN}},
+            ["plan", "write"],
+            ["done", "m"],
+        ),
+        (
+            "agent_recipes",
+            _MACHINE | {"steps": {"plan": {"onOutcome": {"other": {"recipeId": "else"}}}}},
+            ["plan", "a-step-of-else"],
+            [],
+        ),
+        (
+            "amplifier",
+            {"steps": [{"id": "a", "output": "said"}, {"id": "b", "collect": "all", "foreach": "{{said}}"}]},
+            ["said", "all"],
+            ["a", "final_output"],
+        ),
+        (
+            "amplifier",
+            {
+                "stages": [{"name": "s", "approval": {"output": "answer"}, "steps": [{"id": "a", "output": "said"}]}],
+                "final_output": "said",
+            },
+            ["answer", "said", "final_output"],
+            ["a", "s"],
+        ),
+        (
+            "orchestrate",
+            {"steps": [{"name": "Look", "command": ["true"]}, _LOOP]},
+            ["Look", "Each[0].Read", "Each#2[14].Read"],
+            ["Each", "Read", "Each[0]", "Each[0].Look", "Look[0]"],
+        ),
+        ("prompt", {}, ["anything"], []),
+    ],
+)
+def test_slots_of_other_languages_are_known_before_the_run(
+    dialect: str, document: dict[str, Any], filled: list[str], unfilled: list[str]
+) -> None:
+    """A slot that no run of a recipe fills is refused; where other recipes decide, the run is awaited."""
+    recipe = library.Recipe(recipe_id="m", dialect=dialect, label="m", document=document, args_schema={})
+    checks = [{"check": "slot_not_null", "slot": name} for name in (*filled, *unfilled)]
+    flaws = list(task_checks.unmet_flaws(checks, recipe, {**registry.DIALECTS}.get(dialect), "$"))
+    written = {"check": "file_exists", "path": {"$ref": f"task.outputs.{filled[0].partition('[')[0]}"}}
+    (never,) = task_checks.unmet_flaws([written], recipe, None, "$")
+
+    assert [flaw.path for flaw in flaws] == [f"$.dod[{len(filled) + index}]" for index in range(len(unfilled))]
+    assert "does not write; it writes none" in never.message
 
 
 @pytest.mark.parametrize("order", ["add", "edit"])
