@@ -116,8 +116,9 @@ def _errors(document: Mapping[str, Any]) -> Iterator[str]:
 def _commands(command: click.Command, name: str) -> Iterator[str]:
     yield from _head(
         "Commands",
-        "`control-room` executes in process by default; with `--server URL` it drives a running service.",
-        "`--project DIR` chooses the project (default: the current folder), `--json` prints JSON.",
+        "`control-room` executes in process by default; with `--server URL` or `CONTROL_ROOM_SERVER` it",
+        "drives a running service, whose token or key is in `CONTROL_ROOM_API_TOKEN`. `--project DIR`",
+        "chooses the project (default: the current folder), `--json` prints JSON.",
         "[agent-recipes](agent-recipes-cli.md) and [orchestrate](orchestrate-cli.md) have their own pages.",
         "",
         "Exit codes: 0 done, 1 failed, paused or waiting, 2 usage or validation, 3 cancelled, 4 not found, 5",

@@ -223,5 +223,5 @@ _server = click.option(
     "--server",
     metavar="URL",
     envvar="CONTROL_ROOM_SERVER",
-    help="Address of a running service; the token is read from CONTROL_ROOM_API_TOKEN.",
+    help="Address of a running service, by default CONTROL_ROOM_SERVER; CONTROL_ROOM_API_TOKEN has its token.",
 )

@@ -88,21 +88,25 @@ def test_a_time_zone_belongs_to_a_day(tmp_path: Any):
     assert "--time-zone belongs to --per-day" in done.output
 
 
-def test_help_shows_every_default():
-    """The help of each option with a value shows its default, unless that is empty or 0."""
+def valued(command: click.Command, context: click.Context) -> Iterator[tuple[str, click.Option, str]]:
+    """Find the options with a value of a command and of those below it, each with its path and its help."""
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            part = command.commands[name]
+            yield from valued(part, click.Context(part, parent=context, info_name=name))
+    for option in command.params:
+        if isinstance(option, click.Option) and not option.is_flag and not option.hidden:
+            _, shown = option.get_help_record(context) or ("", "")
+            yield f"{context.command_path} {option.opts[0]}", option, shown
 
-    def hidden(command: click.Command, context: click.Context) -> Iterator[str]:
-        if isinstance(command, click.Group):
-            for name in command.list_commands(context):
-                part = command.commands[name]
-                yield from hidden(part, click.Context(part, parent=context, info_name=name))
-        for option in command.params:
-            valued = isinstance(option, click.Option) and not option.is_flag and not option.multiple
-            if valued and isinstance(option.default, str | int) and option.default not in ("", 0):
-                _, shown = option.get_help_record(context) or ("", "default")
-                if "default" not in shown:
-                    yield f"{context.command_path} {option.opts[0]}"
 
-    command = root.control_room
+def test_help_shows_every_default_and_variable():
+    """The help of each option shows its default, unless that is empty or 0, and the variable that gives its value."""
+    program = click.Context(root.control_room, info_name="control-room")
+    silent = []
+    for path, option, shown in valued(root.control_room, program):
+        given = isinstance(option.default, str | int) and option.default not in ("", 0)
+        if (given and not option.multiple and "default" not in shown) or str(option.envvar or "") not in shown:
+            silent.append(path)
 
-    assert not list(hidden(command, click.Context(command, info_name="control-room")))
+    assert not silent
