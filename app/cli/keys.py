@@ -79,7 +79,12 @@ def add(place: options.Place, as_json: bool, name: str, role: str, **scope: Any)
     return exit_codes.shown(found, as_json, _secret)
 
 
-def _grace(text: str) -> int:
+def grace(text: str) -> int:
+    """Return the seconds of a grace period; the type of its option.
+
+    Raises:
+        click.BadParameter: the text is not a duration, or is too long.
+    """
     seconds = arguments.duration(text)
     if seconds > _LONGEST_GRACE_SECONDS:
         raise click.BadParameter("must be at most 7d")
@@ -89,7 +94,7 @@ def _grace(text: str) -> int:
 @keys.command()
 @click.argument("name")
 @click.option(
-    "--grace", "grace_seconds", type=_grace, default="0", metavar="DURATION",
+    "--grace", "grace_seconds", type=grace, default="0", metavar="DURATION",
     help="How long the previous secret remains valid, e.g. 1h; at most 7d.  [default: 0]",
 )  # fmt: skip
 @options.as_json

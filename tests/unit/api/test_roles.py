@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 
 from app.api import callers, roles, routes
 from app.cli import keys as key_commands
 from app.domain.access import Role, Scope
+from app.services import keys
 
 API = routes.create()
 
@@ -67,6 +69,13 @@ def test_roles_include_those_before() -> None:
     """An admin may do what an approver may, and a viewer may only view; the command names the same roles."""
     assert [role.includes(Role.APPROVER) for role in Role] == [False, False, True, True]
     assert tuple(Role) == key_commands.ROLES
+
+
+def test_the_command_knows_the_longest_grace() -> None:
+    """The command refuses a grace period that the service would refuse, and takes the longest one."""
+    assert key_commands.grace("7d") == keys.LONGEST_GRACE_SECONDS
+    with pytest.raises(click.BadParameter, match="at most 7d"):
+        key_commands.grace("7d1s")
 
 
 def test_a_scope_takes_one_value_of_each_label() -> None:
