@@ -126,7 +126,7 @@ def next_commands(found: Plan, gates: Sequence[Gate] = ()) -> list[str]:
 def _next_commands(found: Plan) -> list[str]:
     tasks = found["tasks"]
     asked = [_answer(found, task) for task in tasks if task["status"] == "needs_scoping"]
-    failed = [_command(found, "retry", task["id"]) for task in tasks if task["status"] == "failed"]
+    failed = [line for task in _failed(tasks)[:_HINTS] for line in _retried(found, task)]
     match found["status"]:
         case "draft" if chief_is_at_work(found):
             return [_command(found, "follow")]
@@ -137,12 +137,22 @@ def _next_commands(found: Plan) -> list[str]:
         case "paused":
             return [*asked[:_HINTS], _command(found, "resume")]
         case "running":
-            return [*asked[:_HINTS], *failed[:_HINTS]] or [_command(found, "follow")]
+            return [*asked[:_HINTS], *failed] or [_command(found, "follow")]
         case "failed":
             left = not failed or any(task["status"] == "pending" for task in tasks)
-            return [*failed[:_HINTS], *([_command(found, "start")] if left else [])]
+            return [*failed, *([_command(found, "start")] if left else [])]
         case _:
             return []
+
+
+def _failed(tasks: Sequence[Task]) -> list[Task]:
+    return [task for task in tasks if task["status"] == "failed"]
+
+
+def _retried(found: Plan, task: Task) -> Iterator[str]:
+    if (task["error"] or {}).get("code") == "args_invalid":
+        yield _command(found, "edit", task["id"], "--arg", "NAME=…")
+    yield _command(found, "retry", task["id"])
 
 
 def chief_is_at_work(found: Plan) -> bool:

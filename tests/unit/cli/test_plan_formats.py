@@ -15,6 +15,7 @@ AT = "2026-02-10T14:30:00.000Z"
 ERROR = {"code": "empty_reply", "message": "the agent said nothing", "key": "draft", "detail": {}}
 RUN = "20260210T143000Z-k3x9af"
 SCENE, AUDIT = "creative_draft_scene", "analytical_consistency"
+MISFIT = {"code": "args_invalid", "message": "Which file is the scene?", "key": None, "detail": {}}
 TASKS = (
     plans.Task(
         id=1,
@@ -128,6 +129,16 @@ def test_a_plan_names_the_run_of_its_chief():
 def test_next_command_is_named(found: dict[str, Any], commands: list[str]):
     """A plan lists the next commands to type, answers to its questions first."""
     assert plan_formats.next_commands(found) == [f"control-room plan {command}" for command in commands]
+
+
+def test_a_task_whose_arguments_do_not_fit_is_edited_before_the_retry() -> None:
+    """A retry alone would start the same run with the same arguments, so the change is offered first."""
+    task = plans.Task(id=1, description="x", recipe_id=SCENE, status=TaskState.FAILED, error=MISFIT)
+
+    assert plan_formats.next_commands(plan(PlanState.FAILED, task)) == [
+        "control-room plan edit sp_x 1 --arg NAME=…",
+        "control-room plan retry sp_x 1",
+    ]
 
 
 def test_answer_that_is_about_arguments_names_their_option():
