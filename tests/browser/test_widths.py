@@ -41,6 +41,33 @@ def test_lists_of_runs_fit_windows_of_every_width(project: Project, page: Page) 
         assert not any(pixels > 0 for pixels in too_wide.values()), (address, too_wide)
 
 
+def test_a_state_with_a_note_stays_in_its_column(page: Page) -> None:
+    """In lists of runs, no state covers the name of its run, whatever the note beside it and the width."""
+    scene = "Story/Scenes/SCN-the-arrival.md"
+    run = page.api("POST", "/api/runs", {"recipe_id": "picky", "args": {"scene_path": scene, "other_path": scene}})
+    page.api("PATCH", f"/api/runs/{run['run_id']}", {"pinned": True})
+    page.open("/runs").shows("pinned")
+    for width in (1440, *WIDTHS):
+        page.tab.set_viewport_size({"width": width, "height": 900})
+        state, name = (page.tab.locator(f".runs [data-row] {part}").bounding_box() for part in (".status", ".name a"))
+        assert state
+        assert name
+        apart = state["x"] + state["width"] <= name["x"] or state["y"] + state["height"] <= name["y"] + 1
+        assert apart, (width, state, name)
+
+
+def test_the_reason_of_a_failure_begins_below_the_name_of_its_run(page: Page) -> None:
+    """At 390 pixels the lists of the home page have one left edge."""
+    page.tab.set_viewport_size({"width": 390, "height": 844})
+    page.api("POST", "/api/runs", {"recipe_id": "draft", "args": {"scene_path": "Story/none.md"}})
+    page.open("/").shows("File not found")
+    edges = [page.tab.locator(f".of-runs li {part}").first.bounding_box() for part in (".row-link", ".wrong-text")]
+
+    assert edges[0]
+    assert edges[1]
+    assert abs(edges[0]["x"] - edges[1]["x"]) < 2
+
+
 def test_long_names_and_states_fit_a_narrow_window(project: Project, page: Page) -> None:
     """At 360 pixels the choice of a log with a long name fits, and the state of a plan is one word on one line."""
     step = "s" * 50
