@@ -93,6 +93,21 @@ def test_a_choice_without_a_default_is_not_made_by_the_page(project: Project, pa
     assert page.api("GET", f"/api/runs/{run}")["task"]["initial_args"] == {"tone": "warm"}
 
 
+def test_an_argument_that_is_true_or_false_is_a_checkbox(project: Project, page: Page) -> None:
+    """A variable without a type whose default is true or false can be ticked, and is sent as a truth value."""
+    head = 'name: deep\nversion: "1.0.0"\ndescription: Look\ncontext: {deep: false, wide: true}\n'
+    steps = 'steps: [{id: look, type: bash, command: "echo {{deep}} {{wide}}"}]\nschema: "1.7"\n'
+    project.write(".control-room/recipes/amplifier/deep.yaml", head + steps)
+    page.open("/start?recipe=deep")
+    expect(page.tab.get_by_role("checkbox", name="Wide")).to_be_checked()
+    page.tab.get_by_role("checkbox", name="Deep").check()
+    page.button("Start").click()
+    page.shows("It is done.")
+
+    run = page.api("GET", f"/api/runs/{page.tab.url.rpartition('/')[2]}")
+    assert run["task"]["initial_args"] == {"deep": True, "wide": True}
+
+
 def test_a_malformed_address_is_reported(page: Page) -> None:
     """An address with broken escapes shows the page for unknown addresses."""
     page.open("/runs/%E0%A4%A")

@@ -279,7 +279,7 @@ function field(name, schema, required) {
 /** @param {any} schema @returns {Field["kind"]} */
 function kindOf(schema) {
   if (schema.enum) return "choice";
-  if (schema.type === "boolean") return "boolean";
+  if (schema.type === "boolean" || typeof schema.default === "boolean") return "boolean";
   if (schema.type === "integer" || schema.type === "number") return "number";
   if (schema.type === "array" && schema.items?.type === "string") return "list";
   if (schema.type === undefined && schema.default) return kindOfValue(schema.default);
