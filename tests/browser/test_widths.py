@@ -56,6 +56,23 @@ def test_a_state_with_a_note_stays_in_its_column(page: Page) -> None:
         assert apart, (width, state, name)
 
 
+LONGEST = """cell => {
+  cell.firstElementChild.textContent = "23 h 59 min";
+  return cell.scrollWidth - cell.clientWidth;
+}"""
+"""Write the longest duration that is not a day into a cell, and return by how many pixels it is too wide."""
+
+
+def test_durations_end_at_one_edge(page: Page) -> None:
+    """The longest duration of a run fits its column at every width."""
+    page.api("POST", "/api/runs", {"recipe_id": "quick"})
+    page.open("/runs").shows("quick")
+    for width in (1440, *WIDTHS):
+        page.tab.set_viewport_size({"width": width, "height": 900})
+
+        assert page.tab.locator(".runs [data-row] .took").evaluate(LONGEST) <= 0, width
+
+
 def test_the_reason_of_a_failure_begins_below_the_name_of_its_run(page: Page) -> None:
     """At 390 pixels the lists of the home page have one left edge."""
     page.tab.set_viewport_size({"width": 390, "height": 844})
