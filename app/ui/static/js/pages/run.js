@@ -229,7 +229,7 @@ function Steps({ state, onNear }) {
   const groups = Object.entries(GROUPS).map(([name, states]) => [name, isRead ? `${name} (${all.filter((step) => states.includes(standing(step))).length})` : name]);
   return html`<${Section} title="Steps" actions=${html`${(all.length > FEW || show) && html`<label>Show <select onChange=${toQuery("show")}>${options([["", "all"], ...groups], show)}</select></label>`}<${Progress} of=${run} />${others && html`<span class="muted" title="Loops, checks, gates and evidence have rows of their own">in ${format.plural(all.length, "row")}</span>`}`}>
     ${items.length === 0 && html`<${Empty} title=${show ? `No step is ${show}.` : "No step has begun."} />`}
-    ${items.length > 0 && html`<div class=${`table steps scrolls ${items.length > 4 * FEW ? "many" : ""}`} role="table" aria-label="Steps" aria-rowcount=${items.length + 1} tabindex="0">
+    ${items.length > 0 && html`<div class=${`table steps scrolls ${all.length > 4 * FEW ? "many" : ""}`} role="table" aria-label="Steps" aria-rowcount=${items.length + 1} tabindex="0">
       <div class="row head" role="row" aria-rowindex="1"><span role="columnheader">Status</span><span role="columnheader">Step</span><span role="columnheader" class="by">By</span>
         <span role="columnheader" class="axis"><span class="hidden">Time</span>${ticks(to - from).map((at) => html`<span style=${{ left: `${(100 * at) / (to - from)}%` }}>${at === 0 ? "0" : format.duration(at / 1000)}</span>`)}</span>
         <span role="columnheader" class="right tokens">Tokens</span><span role="columnheader" class="right">Duration</span></div>
