@@ -33,6 +33,9 @@ PRELOADED = ("app.crash_lab.preloaded", "httpx", "tests.integration.asking_diale
 
 def main(descriptor: int) -> None:
     """Accept requests until no process can send any more."""
+    # A terminal interrupts the whole process group. Without server and guards, the tests could not end their forks, and
+    # would report that error in place of the interrupt.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name in PRELOADED:
         __import__(name)
     # With old objects frozen, garbage collection in a fork copies no memory pages of them.
@@ -68,6 +71,7 @@ def _guard(request: dict[str, Any], out: int, err: int, telling: int) -> None:
 
 
 def _execute(request: dict[str, Any], out: int, err: int) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.isatty(out):
         os.setsid()
         os.dup2(out, 0)
@@ -84,7 +88,6 @@ def _execute(request: dict[str, Any], out: int, err: int) -> None:
     os.environ.update(request["environ"])
     os.chdir(request["folder"])
     sys.argv = [request["module"], *request["arguments"]]
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
 
 
