@@ -37,8 +37,10 @@ from app.storage.disk.read_faults import ReadFaults
 from app.storage.disk.worker_threads import Inline, Threads, Workers
 
 ID_CHARACTERS = 1000  # Longest id of an agent session.
+LOOK_SECONDS = 0.5  # Time between two looks whether another process still holds a conversation.
 
 _SESSION, _TURNS, _CLAIM, _HOLDER = "session.json", "turns.jsonl", "claim.json", "holder.json"
+_UNKNOWN = "another process"
 _FOLDERS = (layout.AGENT_SESSIONS.partition("/")[0], layout.AGENT_SESSIONS)
 
 T = TypeVar("T")
@@ -54,7 +56,11 @@ class _Hold:
 class StoredAgentSessions:
     """`agent_sessions.AgentSessions` over any disk."""
 
-    def __init__(self, files: Disk, workers: Workers) -> None:
+    def __init__(self, files: Disk, workers: Workers, *, ends_frozen: bool = False) -> None:
+        """Args:
+        ends_frozen: Whether the disk ends the lock of a process that is frozen while others wait for it.
+        """
+        self._ends_frozen = ends_frozen
         # One worker, so that writes to a session happen in the order of the requests.
         self._disk = files
         self._workers = workers
@@ -102,10 +108,15 @@ class StoredAgentSessions:
     @asynccontextmanager
     async def hold(self, agent_session_id: str, holder: str) -> AsyncIterator[None]:
         """Keep other runs from using a session during the block."""
-        folder = _folder(agent_session_id)
-        # A removal is short, so a caller that meets one waits and is not refused.
-        async with self._forgetting:
-            self._acquire(folder, agent_session_id, holder)
+        folder, awaited = _folder(agent_session_id), {holder}
+        while not await self._is_held(folder, agent_session_id, holder, awaited):
+            # While that process lets go, its name is gone, and the lock is not yet free.
+            awaited.add(_UNKNOWN)
+            # A run sends one prompt at a time: an earlier try of the step holds it, whose process is frozen or cut off.
+            if self._ends_frozen:
+                await asyncio.to_thread(self._outwait, folder)
+            else:
+                await asyncio.sleep(LOOK_SECONDS)
         try:
             yield
         finally:
@@ -141,6 +152,21 @@ class StoredAgentSessions:
         """Finish pending writes."""
         self._workers.close()
 
+    async def _is_held(self, folder: str, agent_session_id: str, holder: str, awaited: set[str]) -> bool:
+        # A removal is short, so a caller that meets one waits and is not refused.
+        async with self._forgetting:
+            try:
+                self._acquire(folder, agent_session_id, holder)
+            except errors.Conflict as conflict:
+                if conflict.detail["holder"] not in awaited:
+                    raise
+                return False
+        return True
+
+    def _outwait(self, folder: str) -> None:
+        if (lock := self._disk.lock(folder, wait=True)) is not None:
+            lock.release()
+
     # -- holding: without an await, so that a cancellation cannot interrupt it halfway
 
     def _acquire(self, folder: str, agent_session_id: str, holder: str) -> None:
@@ -175,7 +201,7 @@ class StoredAgentSessions:
     def _holder_elsewhere(self, folder: str) -> str:
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError, errors.Unreadable):
             return str(json.loads(self._disk.read(f"{folder}/{_HOLDER}"))["holder"])
-        return "another process"
+        return _UNKNOWN
 
     # -- reading and writing
 
@@ -261,7 +287,7 @@ def in_folder(data_directory: Path, faults: ReadFaults | None = None) -> StoredA
 
 def on_disk(disk: Disk) -> StoredAgentSessions:
     """Return the sessions on the disk of a store."""
-    return StoredAgentSessions(disk, Threads(1, "agent-sessions"))
+    return StoredAgentSessions(disk, Threads(1, "agent-sessions"), ends_frozen=True)
 
 
 def check(files: Disk, name: str) -> Iterator[tuple[str, str | None]]:

@@ -299,7 +299,7 @@ async def test_another_process_holds_a_conversation(cabin: Cabin) -> None:
     other = cabin.beside()
     async with cabin.sessions.hold(TALK, "run-a"):
         with pytest.raises(errors.Conflict) as refused:
-            async with other.hold(TALK, "run-a"):
+            async with other.hold(TALK, "run-c"):
                 pass
         async with other.hold("another", "run-b"):
             pass
