@@ -66,11 +66,9 @@ class Budgets:
         self._file = file
         self._clock = clock
         self._known: dict[str, budgets.Budget] = {}
-        self._fault = ""
+        self._unread = outages.Outage(_log, "the budgets read last still apply: %s", "the budgets are read again")
         self._next_look = math.inf
-        self._outage = outages.Outage(
-            _log, "runs that have room are not continued now: %s", "runs that have room are continued again"
-        )
+        self._outage = outages.Outage(_log, "runs with room are not continued: %s", "runs with room continue again")
         self._tasks = aio.BackgroundTasks(_failed)
         self.prices = prices
         """Prices of models."""
@@ -229,15 +227,12 @@ class Budgets:
             is_owed = is_owed or bool(sends_on and news)
 
     async def _look(self) -> None:
-        before, self._fault = self._fault, ""
         try:
             # Another process may have written the file.
             await self.load()
+            self._unread.worked()
         except errors.ControlRoomError as error:
-            self._fault = error.message
-        # A fault is logged once, like those of prices, policies and keys.
-        if self._fault not in ("", before):
-            _log.error("the budgets read last still apply: %s", self._fault)
+            self._unread.failed(error.message)
 
     async def _has_sent_on(self) -> bool:
         began, self._next_look = self._clock.monotonic(), math.inf
@@ -246,11 +241,10 @@ class Budgets:
             if self._engine.elsewhere:
                 # Other processes make the calls, and do not report here when these leave room.
                 self._next_look = min(self._next_look, began + _SHARE * (self._clock.monotonic() - began))
+            self._outage.worked()
         except (errors.ControlRoomError, errors.StorageFault) as error:
             self._outage.failed(error.message)
-            return False
-        self._outage.worked()
-        return True
+        return not self._outage.is_on
 
     # -- helpers
 
