@@ -126,11 +126,11 @@ class Planned(served.Served):
         """Return the current plan."""
         return answered(await self.http.get(f"/api/sessions/{plan['session_id']}"), 200)
 
-    async def plan_until(self, plan: Plan, holds: Callable[[Plan], bool], seconds: float = served.WAIT_SECONDS) -> Plan:
-        """Wait by long polls until a condition is true for a plan."""
-        address, etag, shown = f"/api/sessions/{plan['session_id']}", "", plan
+    async def plan_until(self, plan: Plan, holds: Callable[[Plan], bool]) -> Plan:
+        """Wait by long polls until a condition is true for a plan; each change of the plan renews the time limit."""
+        address, etag, shown, time = f"/api/sessions/{plan['session_id']}", "", plan, asyncio.get_running_loop().time
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(served.WAIT_SECONDS) as limit:
                 while True:
                     # The first request does not wait: the state may be there already, and the next change may leave it.
                     wait = {"wait": 5 if etag else 0}
@@ -139,6 +139,7 @@ class Planned(served.Served):
                         etag, shown = answer.headers["etag"], answer.json()
                         if holds(shown):
                             return shown
+                        limit.reschedule(time() + served.WAIT_SECONDS)
                     await asyncio.sleep(0)
         except TimeoutError as late:
             told = f"{shown['status']}, revision {shown['revision']}, {states(shown)}"
