@@ -126,33 +126,26 @@ def next_commands(found: Plan, gates: Sequence[Gate] = ()) -> list[str]:
 def _next_commands(found: Plan) -> list[str]:
     tasks = found["tasks"]
     asked = [_answer(found, task) for task in tasks if task["status"] == "needs_scoping"]
-    failed = [line for task in _failed(tasks)[:_HINTS] for line in _retried(found, task)]
+    failures = [task for task in tasks if task["status"] == "failed"][:_HINTS]
+    failed = [line for task in failures for line in _retried(found, task)]
     match found["status"]:
         case "draft" if chief_is_at_work(found):
             return [_command(found, "follow")]
         case "draft" if tasks:
             return [*asked[:_HINTS], _command(found, "approve")]
-        case "approved":
-            return [*asked[:_HINTS], _command(found, "start")]
-        case "paused":
-            return [*asked[:_HINTS], _command(found, "resume")]
+        case "approved" | "paused" as status:
+            return [*asked[:_HINTS], _command(found, "start" if status == "approved" else "resume")]
         case "running":
             return [*asked[:_HINTS], *failed] or [_command(found, "follow")]
         case "failed":
             left = not failed or any(task["status"] == "pending" for task in tasks)
             return [*failed, *([_command(found, "start")] if left else [])]
-        case _:
-            return []
+    return []
 
 
-def _failed(tasks: Sequence[Task]) -> list[Task]:
-    return [task for task in tasks if task["status"] == "failed"]
-
-
-def _retried(found: Plan, task: Task) -> Iterator[str]:
-    if (task["error"] or {}).get("code") == "args_invalid":
-        yield _command(found, "edit", task["id"], "--arg", "NAME=…")
-    yield _command(found, "retry", task["id"])
+def _retried(found: Plan, task: Task) -> list[str]:
+    edit, retry = _command(found, "edit", task["id"], "--arg", "NAME=…"), _command(found, "retry", task["id"])
+    return [edit, retry] if (task["error"] or {}).get("code") == "args_invalid" else [retry]
 
 
 def chief_is_at_work(found: Plan) -> bool:
