@@ -137,7 +137,7 @@ async def _attend(
         gc.freeze()
         collecting = asyncio.create_task(garbage.collect_when_quiet(), name="collect garbage")
         try:
-            recovered = _tell_recovered(application, announce)
+            recovered = _announce_recovered(application, announce)
             await asyncio.gather(_load_routes(app, application), recovered, application.engine.watch())
         finally:
             collecting.cancel()
@@ -169,10 +169,10 @@ async def _stop(start: bootstrap.ServiceStart, server: uvicorn.Server, hurried: 
     server.should_exit = True
 
 
-async def _tell_recovered(application: bootstrap.Application, announce: Callable[[str], None]) -> None:
+async def _announce_recovered(application: bootstrap.Application, announce: Callable[[str], None]) -> None:
     found = await application.engine.recovered()
-    told = {0: "nothing was unfinished", 1: "1 unfinished run"}
-    announce(f"recovered: {told.get(found, f'{found} unfinished runs')}")
+    words = {0: "nothing was unfinished", 1: "1 unfinished run"}
+    announce(f"recovered: {words.get(found, f'{found} unfinished runs')}")
 
 
 class _Server(uvicorn.Server):
@@ -180,11 +180,11 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)
-        self._tell_started = started
+        self._announce_started = started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._tell_started()
+        self._announce_started()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

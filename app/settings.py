@@ -272,8 +272,8 @@ def load(environ: Mapping[str, str] | None = None, **overrides: object) -> Setti
 
 def check(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Remark]:
     """Return errors and warnings about the settings; fatal ones prevent the service from starting."""
-    environ, told = os.environ if environ is None else environ, settings.notifications
-    receivers = (told.notify_allowed, told.smtp_url, told.mail_from)
+    environ, notifying = os.environ if environ is None else environ, settings.notifications
+    receivers = (notifying.notify_allowed, notifying.smtp_url, notifying.mail_from)
     return [
         *_unknown(environ),
         *_check_token(settings.server, environ),

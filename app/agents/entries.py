@@ -88,7 +88,7 @@ def read(path: Path, *, recorded: bool = False) -> tuple[Entry, ...]:
 def prompt_sha256(prompt: ports.AgentPrompt) -> str:
     """Return the hash of a prompt: text, standing instruction, model, tools, and schema and length of the reply."""
     # Only fields that change the reply; the run and the step may differ.
-    told = {
+    content = {
         "text": prompt.text,
         "system": prompt.system,
         "model": prompt.model,
@@ -96,7 +96,7 @@ def prompt_sha256(prompt: ports.AgentPrompt) -> str:
         "reply_schema": None if prompt.reply_schema is None else plain.plain(prompt.reply_schema),
         "max_tokens": prompt.max_tokens,
     }
-    return plain.sha256(plain.canonical(told))
+    return plain.sha256(plain.canonical(content))
 
 
 def whole_lines(content: bytes) -> int:

@@ -56,7 +56,7 @@ class SharedRates:
             asking.add_done_callback(lambda asked: self._undo(model, asked))
             raise
         except errors.Unavailable as error:
-            self._tell(error)
+            self._note_away(error)
             return LOOK_SECONDS
 
     def end(self, model: Model) -> None:
@@ -106,7 +106,7 @@ class SharedRates:
                     await self._store.change(functools.partial(self._renewed, mine))
                     self._is_away = False
                 except errors.Unavailable as error:
-                    self._tell(error)
+                    self._note_away(error)
                 if not mine and not self._ended.is_set():
                     # Checked while no prompt can begin, because a new one would rely on this task.
                     self._renewing = None
@@ -117,7 +117,7 @@ class SharedRates:
         rates.renew(self._store.process, mine)
         return rates.to_json(), None
 
-    def _tell(self, error: errors.Unavailable) -> None:
+    def _note_away(self, error: errors.Unavailable) -> None:
         if not self._is_away:
             _log.warning("prompts to backends with a limit wait: %s", error.message)
         self._is_away = True

@@ -96,7 +96,7 @@ class Warnings:
     def __init__(self, now: Callable[[], float]) -> None:
         self._repeats = telemetry.Repeats(now)
 
-    def tell(self, code: str, message: str, address: str) -> None:
+    def warn(self, code: str, message: str, address: str) -> None:
         """Write a warning, or count it for the next one of its kind."""
         left_out = self._repeats.left_out(code)
         if left_out is not None:

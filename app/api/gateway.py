@@ -220,7 +220,7 @@ class Gateway:
             return
 
     async def _refuse(self, refusal: problems.Problem, scope: Scope, receive: Receive, send: Send) -> None:
-        self._warnings.tell(refusal.code, refusal.detail, callers.address(scope))
+        self._warnings.warn(refusal.code, refusal.detail, callers.address(scope))
         await problems.refuse(refusal, scope, receive, send)
 
     def _problem(self, scope: Scope, error: Exception | errors.Fault) -> problems.Problem:

@@ -305,7 +305,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         self._parting = True
         self._held.clear()
         self._trust()
-        self._counted.warnings.tell(code, detail, self._address)
+        self._counted.warnings.warn(code, detail, self._address)
         if self._answers_before():
             # The refusal of a later request must not appear inside the response to an earlier one.
             self.cycle.keep_alive = False

@@ -82,7 +82,7 @@ async def sign_in(request: Request, body: SignInBody) -> Response:
     if caller is None:
         warnings: connections.Warnings = request.app.state.warnings
         address = request.client.host if request.client else "unknown"
-        warnings.tell("unauthorized", "a sign-in with a wrong token", address)
+        warnings.warn("unauthorized", "a sign-in with a wrong token", address)
         return problems.unauthorized(_WRONG).response()
     name = caller.author.name or body.name
     value, header, expires = sessions.issue(name, caller.sha256)

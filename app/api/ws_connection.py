@@ -21,7 +21,7 @@ from app.services import conversation_binding, conversation_messages, conversati
 SERVICE_RESTART = 1012
 """Code with which a connection is closed when the service stops: the client should reconnect."""
 
-MOST_TOLD = 64  # Runs that one client can follow at a time.
+MOST_RUNS = 64  # Runs that one client can follow at a time.
 REMEMBERED = 1024  # Runs and conversations that are remembered for one client.
 FAREWELL_SECONDS = 1.0  # Longest wait for a client to accept the closing of its connection.
 
@@ -46,9 +46,9 @@ class Connection:
         self._author = caller.author
         self._access = ws_access.WsAccess(caller, service)
         self._sending = asyncio.Lock()
-        self._telling: dict[str, asyncio.Task[None]] = {}
+        self._streams: dict[str, asyncio.Task[None]] = {}
         self._beginning = 0
-        self._told: OrderedDict[str, int] = OrderedDict()
+        self._sent: OrderedDict[str, int] = OrderedDict()
         self._sessions: OrderedDict[str, None] = OrderedDict()
 
     async def serve(self) -> None:
@@ -57,7 +57,7 @@ class Connection:
             try:
                 await aio.wait_first(self._receive_all(), self._conversation_service.released())
             finally:
-                await aio.end(*self._telling.values())
+                await aio.end(*self._streams.values())
         await self._part()
 
     async def _part(self) -> None:
@@ -139,8 +139,8 @@ class Connection:
             fields = {"session_id": begun.agent_session_id, "recipe_id": recipe_id}
             await self._send(conversation_messages.Message(type="run_pending", fields=fields, run_id=begun.run_id))
         self._remember(begun.agent_session_id)
-        if begun.run_id not in self._telling:
-            self._tell(begun.run_id, self._tell_run(begun.run_id, 0))
+        if begun.run_id not in self._streams:
+            self._start_stream(begun.run_id, self._stream_run(begun.run_id, 0))
 
     async def _subscribe(self, message: ws_messages.Subscribe) -> None:
         found = await self._conversation_service.runs_of(message.session_id, message.run_id)
@@ -149,9 +149,9 @@ class Connection:
         self._remember(message.session_id)
         for run_id in found:
             # A second subscription replaces the first; otherwise each message would be sent twice.
-            if (telling := self._telling.pop(run_id, None)) is not None:
-                telling.cancel()
-        self._tell(found[-1], self._tell_all(found, message.after_seq))
+            if (stream := self._streams.pop(run_id, None)) is not None:
+                stream.cancel()
+        self._start_stream(found[-1], self._stream_all(found, message.after_seq))
 
     @contextlib.contextmanager
     def _place(self) -> Iterator[None]:
@@ -165,56 +165,56 @@ class Connection:
 
     def _refuse_without_place(self) -> None:
         if not self._has_place():
-            raise errors.Conflict(f"at most {MOST_TOLD} runs can be followed at a time", code="too_many_subscriptions")
+            raise errors.Conflict(f"at most {MOST_RUNS} runs can be followed at a time", code="too_many_subscriptions")
 
     def _has_place(self) -> bool:
-        return len(self._telling) + self._beginning < MOST_TOLD
+        return len(self._streams) + self._beginning < MOST_RUNS
 
     # -- to the client
 
     def _begun(self, start: runs.RunStart) -> None:
         if not self._access.sees(start):
             return
-        known = conversation_binding.conversation(start) in self._sessions or start.run_id in self._told
-        if known and start.run_id not in self._telling and self._has_place():
-            self._tell(start.run_id, self._tell_run(start.run_id, self._told.get(start.run_id, 0)))
+        known = conversation_binding.conversation(start) in self._sessions or start.run_id in self._sent
+        if known and start.run_id not in self._streams and self._has_place():
+            self._start_stream(start.run_id, self._stream_run(start.run_id, self._sent.get(start.run_id, 0)))
 
-    def _tell(self, run_id: str, telling: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(telling, name=f"telling {run_id}")
-        self._telling[run_id] = task
+    def _start_stream(self, run_id: str, stream: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(stream, name=f"stream of {run_id}")
+        self._streams[run_id] = task
         task.add_done_callback(lambda done: self._forget(run_id, done))
 
     def _forget(self, run_id: str, done: asyncio.Task[None]) -> None:
-        if self._telling.get(run_id) is done:
-            del self._telling[run_id]
+        if self._streams.get(run_id) is done:
+            del self._streams[run_id]
         if (error := aio.failure(done)) is not None:
-            _LOG.error("telling a run failed", exc_info=error, extra={"run_id": run_id})
+            _LOG.error("the stream of a run failed", exc_info=error, extra={"run_id": run_id})
 
-    async def _tell_all(self, run_ids: list[str], after: int) -> None:
+    async def _stream_all(self, run_ids: list[str], after: int) -> None:
         for run_id in run_ids:
-            await self._tell_run(run_id, after)
+            await self._stream_run(run_id, after)
             after = 0
 
-    async def _tell_run(self, run_id: str, after: int) -> None:
+    async def _stream_run(self, run_id: str, after: int) -> None:
         try:
-            async with aclosing(self._conversation_service.tell(run_id, after)) as told:
-                async for message in told:
+            async with aclosing(self._conversation_service.stream(run_id, after)) as messages:
+                async for message in messages:
                     await self._send(message)
                     self._note(message)
         except WebSocketDisconnect:
             return
         except (Exception, errors.Fault) as error:  # noqa: BLE001 - as in `_answer`
             with contextlib.suppress(WebSocketDisconnect):
-                code, told_error = self._explained(error)
-                fields = {"code": code, "message": told_error}
+                code, explanation = self._explained(error)
+                fields = {"code": code, "message": explanation}
                 await self._send(conversation_messages.Message(type="error", fields=fields, run_id=run_id))
 
     def _note(self, message: conversation_messages.Message) -> None:
         if message.run_id is not None and message.seq is not None:
-            self._told[message.run_id] = message.seq
-            self._told.move_to_end(message.run_id)
-            if len(self._told) > REMEMBERED:
-                self._told.popitem(last=False)
+            self._sent[message.run_id] = message.seq
+            self._sent.move_to_end(message.run_id)
+            if len(self._sent) > REMEMBERED:
+                self._sent.popitem(last=False)
         self._remember(message.fields.get("session_id"))
 
     def _remember(self, agent_session_id: plain.Json) -> None:
@@ -232,7 +232,7 @@ class Connection:
     # -- refusals
 
     def _refusal(self, error: BaseException, message: ws_messages.Received | None) -> conversation_messages.Message:
-        code, told = self._explained(error)
+        code, explanation = self._explained(error)
         session_id = getattr(message, "session_id", None)
         if code == "session_locked" and isinstance(error, errors.Conflict):
             holder = error.detail.get("holder")
@@ -240,8 +240,8 @@ class Connection:
                 type="session_locked", fields={"session_id": session_id}, run_id=holder
             )
         if isinstance(message, ws_messages.StartRecipe):
-            return conversation_messages.recipe_error(session_id, code, told)
-        return conversation_messages.Message(type="error", fields={"code": code, "message": told})
+            return conversation_messages.recipe_error(session_id, code, explanation)
+        return conversation_messages.Message(type="error", fields={"code": code, "message": explanation})
 
     def _explained(self, error: BaseException) -> tuple[str, str]:
         if isinstance(error, errors.ControlRoomError | errors.Fault) and refusals.problem(error) is not None:

@@ -147,12 +147,12 @@ def runs_above() -> int | None:
     Raises:
         errors.ConfigurationError: it is not a number.
     """
-    told = os.environ.get(settings.DEPTH)
-    if not told:
+    depth = os.environ.get(settings.DEPTH)
+    if not depth:
         return None
-    if not told.isascii() or not told.isdigit():
-        raise errors.ConfigurationError(f"{settings.DEPTH}={told!r:.80} is not a number", code="settings_invalid")
-    return int(told) + 1
+    if not depth.isascii() or not depth.isdigit():
+        raise errors.ConfigurationError(f"{settings.DEPTH}={depth!r:.80} is not a number", code="settings_invalid")
+    return int(depth) + 1
 
 
 def _pairs(given: Iterable[str], read: Callable[[str], tuple[str, Any]], option: str) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Asker:
         self._run_id = run_id
         self._live = live
         self._clear = clear
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     async def goes_on(self, held: Sequence[JsonObject], after: int) -> bool:
         """Do what this process can do about a run that waits or halts, and return whether it may continue.
@@ -51,13 +51,13 @@ class Asker:
         if not self._client.executes or not await halting.expires(self._client, held):
             return False
         if held:
-            self._tell_times(found)
+            self._report_times(found)
         return True
 
-    def _tell_times(self, found: Sequence[JsonObject]) -> None:
+    def _report_times(self, found: Sequence[JsonObject]) -> None:
         for gate in found:
-            if gate["gate_id"] not in self._told:
-                self._told.add(gate["gate_id"])
+            if gate["gate_id"] not in self._reported:
+                self._reported.add(gate["gate_id"])
                 terminal.warn(
                     f"{gate['key']}: no terminal to ask at; {gate['default']!r} is decided at {gate['expires_at']}"
                 )

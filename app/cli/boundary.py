@@ -50,20 +50,20 @@ def _code(program: Program, arguments: Sequence[str]) -> int:
         return program.usage
     except (click.Abort, KeyboardInterrupt) as error:
         # Click ends the line of the ^C, and raises an error of its own.
-        return _tell_interruption(program, str(error.__cause__ or ""))
+        return _report_interruption(program, str(error.__cause__ or ""))
     except (errors.ControlRoomError, errors.Fault) as error:
-        return _tell(program, exit_codes.sentences(error), error)
+        return _report(program, exit_codes.sentences(error), error)
     except OSError as error:
-        return _tell(program, [str(error)], error)
+        return _report(program, [str(error)], error)
     except terminal.PipeClosed:
         if not interruption.received():
             raise
         # Ctrl-C has ended the reader, too.
-        return _tell_interruption(program, "")
+        return _report_interruption(program, "")
     except Exception as error:  # noqa: BLE001 - the outermost boundary: a bug is reported in one line as well
         if os.environ.get("CONTROL_ROOM_LOG_LEVEL", "").lower() == "debug":
             traceback.print_exc()
-        return _tell(program, [f"internal error: {type(error).__name__}: {error}"], error)
+        return _report(program, [f"internal error: {type(error).__name__}: {error}"], error)
 
 
 @contextlib.contextmanager
@@ -103,18 +103,18 @@ def _show(error: click.ClickException) -> None:
         error.message = f"{error.message} Options of a command follow its name."  # type: ignore[misc]
     # The message contains words of the command line, including names of files.
     error.message = printable.one_line(error.message or "")  # type: ignore[misc]
-    told = io.StringIO()
-    error.show(told)
-    terminal.warn(*told.getvalue().rstrip("\n").split("\n"))
+    printed = io.StringIO()
+    error.show(printed)
+    terminal.warn(*printed.getvalue().rstrip("\n").split("\n"))
 
 
-def _tell_interruption(program: Program, how_to_continue: str) -> int:
+def _report_interruption(program: Program, how_to_continue: str) -> int:
     terminal.warn(f"{program.name}: interrupted{how_to_continue}")
     interruption.explain()
     return exit_codes.ExitCode.INTERRUPTED
 
 
-def _tell(program: Program, lines: list[str], error: BaseException) -> int:
+def _report(program: Program, lines: list[str], error: BaseException) -> int:
     first, *others = lines
     terminal.warn(f"{program.name}: {first}", *others)
     return program.of_error(error)

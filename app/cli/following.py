@@ -62,19 +62,19 @@ async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, 
     finally:
         progress.finish()
     if detail["status"] == "waiting":
-        halting.tell_gates(await halting.open_gates(client, run_id))
+        halting.print_gates(await halting.open_gates(client, run_id))
     below = await _held_below(client, detail)
     if below:
         named = (f"run {each['run_id']}, which is {each['status']}" for each in below)
         terminal.warn(f"run {run_id} waits for {' and '.join(named)}")
-        await halting.tell(client, below)
-    code = _tell_rest(detail, output, client, shown_error=progress.shown_error, halts=bool(below))
+        await halting.print_halts(client, below)
+    code = _report_end(detail, output, client, shown_error=progress.shown_error, halts=bool(below))
     if output is Shown.TEXT and detail["status"] == "failed":
-        await _tell_way_on(detail, client)
+        await _suggest_next(detail, client)
     return code
 
 
-async def _tell_way_on(detail: JsonObject, client: Client) -> None:
+async def _suggest_next(detail: JsonObject, client: Client) -> None:
     """Print the command that resumes a failed run, unless it would be refused."""
     if (detail.get("orders") or {}).get("resume"):
         return
@@ -169,15 +169,15 @@ class Silence:
 
     async def ends_at_halt(self, coming: asyncio.Future[JsonObject]) -> bool:
         """Wait for the next event; return true as soon as the run halts instead."""
-        look, silent, told_at, tell = _LOOK_SECONDS, 0.0, 0.0, SILENT_SECONDS
+        look, silent, printed_at, pause = _LOOK_SECONDS, 0.0, 0.0, SILENT_SECONDS
         while not (await asyncio.wait({coming}, timeout=look))[0]:
             silent += look
             if await self.halts():
                 return True
-            if self._printer is not None and silent - told_at >= tell:
-                await self._printer.tell()
+            if self._printer is not None and silent - printed_at >= pause:
+                await self._printer.print_new()
                 # Each wait is longer than the one before, so that a long run does not fill the screen.
-                told_at, tell = silent, min(2 * tell, _LONGEST_SILENCE_SECONDS)
+                printed_at, pause = silent, min(2 * pause, _LONGEST_SILENCE_SECONDS)
             look = min(2 * look, _LONGEST_LOOK_SECONDS)
         return False
 
@@ -186,7 +186,7 @@ class Silence:
         return bool(await halting.halts(self._client, self._run_id))
 
 
-def _tell_rest(
+def _report_end(
     detail: JsonObject, output: Shown, client: Client, *, shown_error: str | None, halts: bool = False
 ) -> int:
     status = detail["status"]
@@ -224,7 +224,7 @@ class WaitPrinter:
         self._hide = hide
         self._printed = ""
 
-    async def tell(self) -> None:
+    async def print_new(self) -> None:
         """Print it, unless it was the last thing printed."""
         from app.cli import explaining
 

@@ -87,8 +87,8 @@ def _placed(found: Mapping[str, Any]) -> str:
 def _questions(detail: Mapping[str, Any]) -> list[str]:
     """Return the commands that show the open questions of a run."""
     asked = [step["gate_id"] for step in detail.get("steps") or () if step.get("gate_id")]
-    told = [f"it asks; read the question with: control-room gates show {gate_id}{options.again()}" for gate_id in asked]
-    return ["\n".join(told)] if told else []
+    rows = [f"it asks; read the question with: control-room gates show {gate_id}{options.again()}" for gate_id in asked]
+    return ["\n".join(rows)] if rows else []
 
 
 def money(amount: float) -> str:
@@ -123,12 +123,12 @@ def bulk(answer: Mapping[str, Any], *, counted: bool) -> str:
     return table(("run_id", "status", "reason"), rows)
 
 
-def moved(told: Mapping[str, Any]) -> str:
+def moved(answer: Mapping[str, Any]) -> str:
     """Return the state of a run after an order."""
-    reason = f" ({told['reason']})" if told.get("reason") else ""
-    if told.get("reason") in _UNWRITTEN:
+    reason = f" ({answer['reason']})" if answer.get("reason") else ""
+    if answer.get("reason") in _UNWRITTEN:
         reason += ": the order is in its journal, and takes effect once the data directory can be written again"
-    return printable.one_line(f"run {told['run_id']} {told['status']}{reason}")
+    return printable.one_line(f"run {answer['run_id']} {answer['status']}{reason}")
 
 
 def steps(lines: Sequence[Mapping[str, Any]]) -> str:
@@ -169,9 +169,9 @@ def outcome(line: Mapping[str, Any]) -> str | None:
     return error(line["error"]) if line.get("error") else line.get("output_preview")
 
 
-def error(told: Mapping[str, Any]) -> str:
+def error(failure: Mapping[str, Any]) -> str:
     """Return an error as one sentence with its code."""
-    return f"{told['message']} [{told['code']}]"
+    return f"{failure['message']} [{failure['code']}]"
 
 
 def receipt(found: Mapping[str, Any]) -> str:
@@ -237,8 +237,8 @@ def repaired(found: Mapping[str, Any]) -> str:
     kept = table(names, [[file[name] for name in names] for file in found["files"]])
     then = f"control-room runs unpause {run_id}{options.again()}"
     if found["dry_run"]:
-        told = f"a repair would cut run {run_id} back and leave it {found['status']}; nothing was changed"
-        return f"{told}\n{kept}\nrepair it with: control-room runs repair {run_id} --yes{options.again()}"
+        message = f"a repair would cut run {run_id} back and leave it {found['status']}; nothing was changed"
+        return f"{message}\n{kept}\nrepair it with: control-room runs repair {run_id} --yes{options.again()}"
     after = f"\ncontinue it from its last kept step with: {then}" if found["status"] == "paused" else ""
     return f"run {run_id} was cut back and is {found['status']}\n{kept}{after}"
 
@@ -326,10 +326,10 @@ def remarks(found: Sequence[Mapping[str, Any]]) -> str:
     return printable.block(lines) or "the configuration is in order"
 
 
-def flaw(told: Mapping[str, Any]) -> str:
+def flaw(found: Mapping[str, Any]) -> str:
     """Return a flaw and its position on one line."""
-    place = told["path"] if told.get("line") is None else f"{told['path']} (line {told['line']})"
-    return f"{place}: {told['message']}"
+    place = found["path"] if found.get("line") is None else f"{found['path']} (line {found['line']})"
+    return f"{place}: {found['message']}"
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
@@ -368,8 +368,8 @@ def _ending(detail: Mapping[str, Any]) -> list[str]:
     if detail.get("error"):
         return [printable.one_line(f"error: {error(detail['error'])}")]
     if newer := (detail.get("ending") or {}).get("superseded_by"):
-        told = f"cancelled by run {newer['run_id']} of its concurrency key {newer['key']}"
-        return [printable.one_line(told)]
+        message = f"cancelled by run {newer['run_id']} of its concurrency key {newer['key']}"
+        return [printable.one_line(message)]
     short = partial(detail.get("ending"))
     return [f"done {short}"] if short else []
 

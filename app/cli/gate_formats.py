@@ -36,8 +36,8 @@ def answered(found: Mapping[str, Any], decision: str) -> str:
     needed = found["approvals"]["needed"]
     agreeing = len({name_of(vote) for vote in found["approvals"]["given"] if vote["decision"] == decision})
     missing = max(needed - agreeing, 0)
-    told = f"{found['key']} is still open: your vote counts, {decision} has {agreeing} of {needed} votes"
-    return printable.one_line(f"{told}, and {missing} {'is' if missing == 1 else 'are'} missing")
+    message = f"{found['key']} is still open: your vote counts, {decision} has {agreeing} of {needed} votes"
+    return printable.one_line(f"{message}, and {missing} {'is' if missing == 1 else 'are'} missing")
 
 
 def decided(found: Mapping[str, Any]) -> str:

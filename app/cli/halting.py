@@ -41,7 +41,7 @@ async def expires(client: Client, held: Sequence[JsonObject]) -> bool:
     return all(detail["status"] != "paused" for detail in held) and all(gate["expires_at"] for gate in gates)
 
 
-def tell_gates(found: Sequence[JsonObject], *, names_run: bool = False) -> None:
+def print_gates(found: Sequence[JsonObject], *, names_run: bool = False) -> None:
     """Print open gates, and the commands that answer them."""
     for gate in found:
         where = f"run {gate['run_id']}, " if names_run else ""
@@ -50,7 +50,7 @@ def tell_gates(found: Sequence[JsonObject], *, names_run: bool = False) -> None:
         terminal.warn(f"  answer with: {formats.answer_command(gate)}")
 
 
-def tell_pause(detail: JsonObject, client: Client) -> None:
+def print_pause(detail: JsonObject, client: Client) -> None:
     """Print why a run is paused, and the commands that send it on."""
     run_id, reason, error = detail["run_id"], detail.get("reason") or "", detail.get("error")
     why = formats.error(error) if error else reason or "a person unpauses it"
@@ -64,9 +64,9 @@ def tell_pause(detail: JsonObject, client: Client) -> None:
         terminal.warn(f"  and then: control-room runs unpause {run_id}{options.again()}")
 
 
-async def tell(client: Client, held: Sequence[JsonObject]) -> None:
+async def print_halts(client: Client, held: Sequence[JsonObject]) -> None:
     """Print what a person has to do at each of the runs that hold up another one."""
     for detail in held:
         if detail["status"] == "paused":
-            tell_pause(detail, client)
-        tell_gates(await open_gates(client, detail["run_id"]), names_run=True)
+            print_pause(detail, client)
+        print_gates(await open_gates(client, detail["run_id"]), names_run=True)

@@ -20,23 +20,23 @@ async def follow(client: Client, plan: JsonObject, as_json: bool) -> int:
     Args:
         plan: The current plan.
     """
-    told = _Told(quiet=as_json)
-    told.show(plan)
+    printer = _Printer(quiet=as_json)
+    printer.show(plan)
     waiting: list[JsonObject] = []
     while not rests(plan) and not waiting and not client.stopping:
         found = await client.call(plan_use_cases.wait_for_plan, plan["session_id"], _SILENCE_SECONDS, plan["revision"])
         if found is None or found["revision"] == plan["revision"]:
             waiting = await _waiting(client, plan)
         plan = found or plan
-        told.show(plan)
+        printer.show(plan)
     if as_json:
         terminal.say_json(plan)
     else:
-        told.rest(plan)
+        printer.rest(plan)
     for line in plan_formats.remarks(plan, plan_formats.QUESTION_CHARACTERS):
-        if line not in told.remarks:
+        if line not in printer.remarks:
             terminal.warn(line)
-    return await _tell_rest(client, plan, waiting)
+    return await _report_end(client, plan, waiting)
 
 
 def rests(plan: JsonObject) -> bool:
@@ -47,7 +47,7 @@ def rests(plan: JsonObject) -> bool:
     return rules.at_rest(plan_files.from_json(plan))
 
 
-class _Told:
+class _Printer:
     """Prints the state of tasks, once each."""
 
     def __init__(self, quiet: bool) -> None:
@@ -107,8 +107,8 @@ async def _waiting(client: Client, plan: JsonObject) -> list[JsonObject]:
     return [detail for each in held for detail in each] if all(stuck) else []
 
 
-async def _tell_rest(client: Client, plan: JsonObject, waiting: Sequence[JsonObject]) -> int:
-    await halting.tell(client, waiting)
+async def _report_end(client: Client, plan: JsonObject, waiting: Sequence[JsonObject]) -> int:
+    await halting.print_halts(client, waiting)
     interrupted = client.stopping and not rests(plan)
     if interrupted:
         terminal.warn("interrupted")

@@ -41,12 +41,12 @@ def plan(found: Plan, gates: Sequence[Gate] = ()) -> str:
     Args:
         gates: Open gates of its runs.
     """
-    return _told(found, None, gates)
+    return _described(found, None, gates)
 
 
 def outline(found: Plan) -> str:
     """Return the checklist of a plan with only the beginnings of questions."""
-    return _told(found, QUESTION_CHARACTERS)
+    return _described(found, QUESTION_CHARACTERS)
 
 
 def counts(tasks: Mapping[str, int]) -> str:
@@ -57,16 +57,16 @@ def counts(tasks: Mapping[str, int]) -> str:
 def standing(found: Plan) -> str:
     """Return the state of a plan on one line."""
     states = [task["status"] for task in found["tasks"]]
-    told = counts({state: states.count(state) for state in states})
-    return f"plan {found['session_id']} {found['status']}: {told}"
+    tasks = counts({state: states.count(state) for state in states})
+    return f"plan {found['session_id']} {found['status']}: {tasks}"
 
 
 def change(task: Task) -> str:
     """Return the state of a task on one line; its question is printed when the plan rests."""
     more = {"running": _under_way, "done": took, "failed": _error, "blocked": after}.get(task["status"])
-    told = more(task) if more is not None else ""
+    more_text = more(task) if more is not None else ""
     line = f"  {task['id']:<4} {task['status']:<13} {formats.cell(task['description'])}"
-    return f"{line}  {told}" if told else line
+    return f"{line}  {more_text}" if more_text else line
 
 
 def remarks(found: Plan, longest: int | None = None) -> Iterator[str]:
@@ -177,7 +177,7 @@ def took(task: Task) -> str:
     return f"{(clock.instant(task['ended_at']) - clock.instant(task['started_at'])).total_seconds():.1f} s"
 
 
-def _told(found: Plan, longest: int | None, gates: Sequence[Gate] = ()) -> str:
+def _described(found: Plan, longest: int | None, gates: Sequence[Gate] = ()) -> str:
     parts = [_heading(found)]
     if found["tasks"]:
         parts.append(_checklist(found["tasks"]))

@@ -132,9 +132,9 @@ def collect(place: options.Place, as_json: bool, older_than: int, yes: bool) -> 
 
 
 def _collected(found: JsonObject) -> str:
-    told = f"{found['unnamed']} of {found['objects']} objects are named by no run, {found['size_bytes']} bytes"
+    message = f"{found['unnamed']} of {found['objects']} objects are named by no run, {found['size_bytes']} bytes"
     more = "; more are left for another order" if found["more"] else ""
-    return f"{told}{more}: {'repeat with --yes to remove them' if found['dry_run'] else 'removed'}"
+    return f"{message}{more}: {'repeat with --yes to remove them' if found['dry_run'] else 'removed'}"
 
 
 def _report(found: JsonObject) -> str:

@@ -102,8 +102,8 @@ def _engine(service: Mapping[str, Any]) -> str:
 
 
 def _spend(amounts: Mapping[str, Any]) -> str:
-    told, estimated = amounts["cost_usd"], amounts["cost_estimated_usd"]
-    parts = [f"{told:.4f} USD"] if told is not None else []
+    reported, estimated = amounts["cost_usd"], amounts["cost_estimated_usd"]
+    parts = [f"{reported:.4f} USD"] if reported is not None else []
     parts += [f"about {estimated:.4f} USD estimated"] if estimated is not None else []
     unpriced = amounts["calls_without_price"]
     parts += [f"{printable.counted(unpriced, 'call')} unpriced"] if unpriced else []

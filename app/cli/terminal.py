@@ -34,7 +34,7 @@ class OutputOptions:
     level: str = "info"  # Lowest level that is logged.
 
     @property
-    def tells_steps(self) -> bool:
+    def prints_steps(self) -> bool:
         """Return whether stdout gets a line for each step."""
         return not (self.quiet or self.as_json or self.progress)
 

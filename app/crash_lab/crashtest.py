@@ -24,7 +24,7 @@ from app.crash_lab import (
 from app.crash_lab.fragile_disk import Operation, Trouble
 from app.crash_lab.process_sweeps import Bench, Sweep
 
-Tell = Callable[[str], None]
+Say = Callable[[str], None]
 InMemory = tuple[trials.Seen, list[Operation]]
 
 
@@ -64,7 +64,7 @@ class Report:
         return facts | {"holds": self.holds, "sweeps": self.rows(), "broken": broken}
 
 
-def crashtest(chosen: settings.Settings, asked: workload.Asked, extent: Extent, tell: Tell) -> Report:
+def crashtest(chosen: settings.Settings, asked: workload.Asked, extent: Extent, say: Say) -> Report:
     """Run a workload undisturbed, then disturb it at one write after the other, on private copies of the project.
 
     Args:
@@ -79,50 +79,50 @@ def crashtest(chosen: settings.Settings, asked: workload.Asked, extent: Extent, 
         bench = Bench(root, original, workers=extent.workers, sample=extent.sample, seed=extent.seed)
         in_memory = disk_sweeps.undisturbed(bench)
         traced = extent.traced and tracing.available()
-        done = _by_calls(bench, tell) if traced else _by_probes(bench, in_memory, tell)
+        done = _by_calls(bench, say) if traced else _by_probes(bench, in_memory, say)
         outside, by_itself = [("power loss", Trouble.POWER_LOSS)], isinstance(asked, unattended.Unattended)
         if not by_itself:
             # The files of triggers and endpoints are in no hash chain: the loss of one cannot be detected.
             outside.append(("one sync lies", Trouble.LIE))
-        done += _by_operations(bench, outside, in_memory, tell)
-        done += _by_reads(bench, in_memory, tell, also_after_restart=not by_itself)
+        done += _by_operations(bench, outside, in_memory, say)
+        done += _by_reads(bench, in_memory, say, also_after_restart=not by_itself)
         return Report(recipe_id=workload.title(asked), extent=extent, sweeps=tuple(done))
 
 
-def _by_calls(bench: Bench, tell: Tell) -> list[Sweep]:
+def _by_calls(bench: Bench, say: Say) -> list[Sweep]:
     expected, found = process_sweeps.undisturbed(bench)
-    tell(f"the undisturbed run made {len(found)} writes")
+    say(f"the undisturbed run made {len(found)} writes")
     done = []
     for name, how in (("kill", process_sweeps.KILL), ("EIO", "error=EIO"), ("ENOSPC", "error=ENOSPC")):
         done.append(process_sweeps.by_calls(bench, name, how, found, expected))
-        tell(_summary(done[-1]))
+        say(_summary(done[-1]))
     return done
 
 
-def _by_probes(bench: Bench, in_memory: InMemory, tell: Tell) -> list[Sweep]:
+def _by_probes(bench: Bench, in_memory: InMemory, say: Say) -> list[Sweep]:
     done = process_sweeps.by_probes(bench, "kill", in_memory[0])
-    tell(_summary(done))
-    return [done, *_by_operations(bench, (("EIO", Trouble.EIO), ("ENOSPC", Trouble.ENOSPC)), in_memory, tell)]
+    say(_summary(done))
+    return [done, *_by_operations(bench, (("EIO", Trouble.EIO), ("ENOSPC", Trouble.ENOSPC)), in_memory, say)]
 
 
 def _by_operations(
-    bench: Bench, disturbances: Sequence[tuple[str, Trouble]], in_memory: InMemory, tell: Tell
+    bench: Bench, disturbances: Sequence[tuple[str, Trouble]], in_memory: InMemory, say: Say
 ) -> list[Sweep]:
     expected, story = in_memory
     done = []
     for name, trouble in disturbances:
         done.append(disk_sweeps.by_operations(bench, name, trouble, story, expected))
-        tell(_summary(done[-1]))
+        say(_summary(done[-1]))
     return done
 
 
-def _by_reads(bench: Bench, in_memory: InMemory, tell: Tell, *, also_after_restart: bool) -> list[Sweep]:
+def _by_reads(bench: Bench, in_memory: InMemory, say: Say, *, also_after_restart: bool) -> list[Sweep]:
     expected, story = in_memory
     # A run that had ended may lack events that were lost with the power; this is logged while its file cannot be read.
     done, begun = [], read_fault_sweeps.started_listeners(bench, story)[: 2 if also_after_restart else 1]
     for trouble in (Trouble.READ_EIO, Trouble.READ_EMFILE):
         done.append(read_fault_sweeps.by_reads(bench, trouble, begun, expected))
-        tell(_summary(done[-1]))
+        say(_summary(done[-1]))
     return done
 
 

@@ -97,8 +97,8 @@ def undisturbed(bench: Bench) -> tuple[trials.Seen, list[tracing.WritePoint]]:
     code = fork_server.live(experiment, lambda pid: tracing.traced(pid, output))
     seen = trials.look(experiment)
     if code != 0 or seen.outcome is None:
-        told = "; ".join(seen.told.trouble) or f"its process ended with {code}"
-        raise errors.ControlRoomError(f"the undisturbed run did not come to rest: {told}", code="undisturbed_failed")
+        message = "; ".join(seen.told.trouble) or f"its process ended with {code}"
+        raise errors.ControlRoomError(f"the undisturbed run did not come to rest: {message}", code="undisturbed_failed")
     return seen, tracing.points(output, experiment.data_directory)
 
 

@@ -30,7 +30,7 @@ _DELIVERY = {"webhook-id": "msg_crashtest"}
 _FILE = "crashtest-drop.txt"
 _MESSAGES = "messages.jsonl"
 # One write per message: a kill must not leave half a message.
-_TELL = ("/bin/sh", "-c", f'm=$(cat); printf "%s\\n" "$m" >> ../{_MESSAGES}')
+_NOTIFIER = ("/bin/sh", "-c", f'm=$(cat); printf "%s\\n" "$m" >> ../{_MESSAGES}')
 _SOON = timedelta(seconds=0.3)
 _SETTLE_SECONDS = 0.5
 _CALLS = 1_000
@@ -107,7 +107,7 @@ async def _budget(application: bootstrap.Application, asked: Unattended) -> None
 
 
 async def _endpoint(application: bootstrap.Application, asked: Unattended) -> None:
-    new = notification_requests.NewEndpoint(argv=_TELL, kinds=("done", "failed"), idempotency_key=_KEY)
+    new = notification_requests.NewEndpoint(argv=_NOTIFIER, kinds=("done", "failed"), idempotency_key=_KEY)
     _, existed = await application.unattended.endpoints.add(new, LOCAL)
     _refuse_lost(asked, "endpoint", existed)
 

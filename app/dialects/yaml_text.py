@@ -208,13 +208,13 @@ class _Composer:
             raise _refused(*self.flaws, _flaw("$", "several_documents", "holds more than one document", line))
         if event.version is not None and tuple(event.version) != (1, 2):
             found = ".".join(map(str, event.version))
-            self._tell("unsupported_version", f"asks for YAML {found}; only 1.2 is read", line)
+            self._note("unsupported_version", f"asks for YAML {found}; only 1.2 is read", line)
 
     def _enter(self, node: _Node, anchor: str | None) -> None:
         if len(self._open) >= MAX_DEPTH:
             raise self._too_deep(node.line)
         if self._expects_name():
-            self._tell("name_not_text", "has a name that is a list or a mapping", node.line)
+            self._note("name_not_text", "has a name that is a list or a mapping", node.line)
         self._weigh(node.weight, node.line)
         if anchor is not None:
             self._anchors[anchor] = node
@@ -242,7 +242,7 @@ class _Composer:
     def _add(self, node: _Node, anchor: str | None, merges: bool) -> None:
         self._weigh(node.weight, node.line)
         if merges and self._expects_name():
-            self._tell("merge_key", "<< merges nothing in YAML 1.2; write the fields out", node.line)
+            self._note("merge_key", "<< merges nothing in YAML 1.2; write the fields out", node.line)
         if anchor is not None:
             self._anchors[anchor] = node
         self._attach(node)
@@ -273,11 +273,11 @@ class _Composer:
             return "?"
         if not isinstance(name, str):
             shown = plain.encode(name).decode()
-            self._tell("name_not_text", f"has the name {shown:.80}, which is not a text: put it in quotes", node.line)
+            self._note("name_not_text", f"has the name {shown:.80}, which is not a text: put it in quotes", node.line)
             return shown
         if name in parent.value:
             path = self._paths[-1] + _written(name)
-            self._tell("repeated_name", "is given more than once in its mapping", node.line, path)
+            self._note("repeated_name", "is given more than once in its mapping", node.line, path)
         return name
 
     def _expects_name(self) -> bool:
@@ -289,7 +289,7 @@ class _Composer:
         if text in _TRUE or text in _FALSE:
             return text in _TRUE
         if _NO_NUMBER.fullmatch(text) or (len(text) > _MAX_DIGITS and _INTEGER.fullmatch(text)):
-            self._tell("bad_number", f"{text:.80} is not a number that JSON can represent", line)
+            self._note("bad_number", f"{text:.80} is not a number that JSON can represent", line)
             return None
         if _INTEGER.fullmatch(text):
             return int(text)
@@ -298,13 +298,13 @@ class _Composer:
         if _FLOAT.fullmatch(text):
             number = float(text)
             if not math.isfinite(number):
-                self._tell("bad_number", f"{text:.80} is not a number that JSON can represent", line)
+                self._note("bad_number", f"{text:.80} is not a number that JSON can represent", line)
             return number if math.isfinite(number) else None
         return self._string(text, line)
 
     def _string(self, text: str, line: int) -> str:
         if "\0" in text:
-            self._tell("nul_character", "holds the character U+0000", line)
+            self._note("nul_character", "holds the character U+0000", line)
         if text.isascii():
             return text
         # Two escapes that form a surrogate pair, as JSON writes them, become one character.
@@ -312,13 +312,13 @@ class _Composer:
         try:
             return units.decode("utf-16-le")
         except UnicodeDecodeError:
-            self._tell("lone_surrogate", "contains half of a surrogate pair", line)
+            self._note("lone_surrogate", "contains half of a surrogate pair", line)
             return units.decode("utf-16-le", "replace")
 
     def _untagged(self, event: events.ScalarEvent | events.CollectionStartEvent, line: int) -> None:
         if event.tag is not None:
             message = f"has the tag {str(event.tag)!r:.80}; tags are not allowed here; write a text in quotes"
-            self._tell("tag", message, line)
+            self._note("tag", message, line)
 
     def _weigh(self, weight: int, line: int) -> None:
         self._weight += weight
@@ -329,7 +329,7 @@ class _Composer:
     def _too_deep(self, line: int) -> errors.InputRefused:
         return _refused(*self.flaws, self._flaw("too_deep", f"is nested more than {MAX_DEPTH} deep", line))
 
-    def _tell(self, code: str, message: str, line: int, path: str | None = None) -> None:
+    def _note(self, code: str, message: str, line: int, path: str | None = None) -> None:
         if len(self.flaws) < _MAX_FLAWS:
             self.flaws.append(self._flaw(code, message, line, path))
 

@@ -53,11 +53,11 @@ class AgentSession:
         Args:
             recorded: Earlier attempts of the step that left a line in the run's journal.
         """
-        told = self.told
-        if told is None or (told.run_id == run_id and told.key == key and told.attempt not in recorded):
+        reported = self.told
+        if reported is None or (reported.run_id == run_id and reported.key == key and reported.attempt not in recorded):
             # After a crash between a reply and its line, the cost of that reply is charged to the next turn.
             return self.counted
-        return told.usage
+        return reported.usage
 
     def anew(self) -> AgentSession:
         """Return the conversation in the state before the backend begins it again, under another id."""
@@ -81,8 +81,8 @@ class AgentSession:
         known = {field.name: value[field.name] for field in dataclasses.fields(cls) if field.name in value}
         if known.get("counted") is not None:
             known["counted"] = Usage(**known["counted"])
-        if (told := known.get("told")) is not None:
-            known["told"] = ReportedUsage(**{**told, "usage": Usage(**told["usage"])})
+        if (reported := known.get("told")) is not None:
+            known["told"] = ReportedUsage(**{**reported, "usage": Usage(**reported["usage"])})
         session = cls(**{**known, "orders": tuple(known.get("orders", ()))})
         texts = (session.agent_session_id, session.backend, session.working_dir, session.program_session_id or "")
         if not all(isinstance(text, str) for text in (*texts, *session.orders)):

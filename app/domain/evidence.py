@@ -84,16 +84,17 @@ def read(reply: str, requirement: str) -> Reading:
     # With several lines, one could be made up and another true, and the check would have to choose.
     if len(lines) > 1:
         numbers = [number for number, _ in lines]
-        told = f"The reply has {len(lines)} lines of evidence; it must have exactly one."
-        return Rejection(code="evidence_repeated", message=told, facts={"requirement": requirement, "lines": numbers})
+        message = f"The reply has {len(lines)} lines of evidence; it must have exactly one."
+        facts: dict[str, plain.Json] = {"requirement": requirement, "lines": [*numbers]}
+        return Rejection(code="evidence_repeated", message=message, facts=facts)
     claim = _claim(*lines[0])
     if claim is None:
         return _malformed(lines[0][0], requirement)
     accepted = _accepted(requirement)
     if claim.form not in accepted:
-        told = f"The evidence names a {claim.form}, and the role must bring a {accepted[0]}."
+        message = f"The evidence names a {claim.form}, and the role must bring a {accepted[0]}."
         facts = {"requirement": requirement, "form": claim.form, "line": claim.line}
-        return Rejection(code="evidence_kind", message=told, facts=facts)
+        return Rejection(code="evidence_kind", message=message, facts=facts)
     return claim
 
 
@@ -145,13 +146,13 @@ def _claim(line: int, text: str) -> Claim | None:
 
 
 def _missing(requirement: str) -> Rejection:
-    told = f"The reply has no line of evidence; it must have exactly one: {_wanted(requirement)}."
-    return Rejection(code="evidence_missing", message=told, facts={"requirement": requirement, "lines": []})
+    message = f"The reply has no line of evidence; it must have exactly one: {_wanted(requirement)}."
+    return Rejection(code="evidence_missing", message=message, facts={"requirement": requirement, "lines": []})
 
 
 def _malformed(line: int, requirement: str) -> Rejection:
-    told = f"The evidence in line {line} has none of the forms that it can have: {_wanted(requirement)}."
-    return Rejection(code="evidence_malformed", message=told, facts={"requirement": requirement, "line": line})
+    message = f"The evidence in line {line} has none of the forms that it can have: {_wanted(requirement)}."
+    return Rejection(code="evidence_malformed", message=message, facts={"requirement": requirement, "line": line})
 
 
 def _wanted(requirement: str) -> str:

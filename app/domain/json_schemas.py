@@ -67,12 +67,12 @@ def flaws(
         flaw
         for error in validator(schema, most_checks).iter_errors(value)
         if lenient is None or not lenient(tuple(error.absolute_path), str(error.validator))
-        for flaw in _told(error, base, as_first)
+        for flaw in _flaws_of(error, base, as_first)
     )
-    return told(found)
+    return first_flaws(found)
 
 
-def told(found: Iterable[errors.Flaw]) -> list[errors.Flaw]:
+def first_flaws(found: Iterable[errors.Flaw]) -> list[errors.Flaw]:
     """Return the first two hundred flaws, each once, without looking for the rest."""
     return list(dict.fromkeys(itertools.islice(found, _MAX_FLAWS)))
 
@@ -219,7 +219,7 @@ def _unified(value: plain.Json) -> plain.Json:
     return value
 
 
-def _told(error: ValidationError, base: json_text.Parts, as_first: bool) -> Iterator[errors.Flaw]:
+def _flaws_of(error: ValidationError, base: json_text.Parts, as_first: bool) -> Iterator[errors.Flaw]:
     place: json_text.Parts = (*base, *error.absolute_path)
     rule: Any = error.schema
     value: Any = error.instance

@@ -216,5 +216,5 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _damaged(flaws: list[errors.Flaw]) -> errors.InputRefused:
-    told = f"{flaws[0].path}: {flaws[0].message}"
-    return errors.InputRefused(told, code="plan_damaged", flaws=flaws)
+    message = f"{flaws[0].path}: {flaws[0].message}"
+    return errors.InputRefused(message, code="plan_damaged", flaws=flaws)

@@ -85,7 +85,7 @@ class Prices(shapes.Shape):
 
         Values that are not amounts count as not reported.
         """
-        usage = None if usage is None else usage.believed()
+        usage = None if usage is None else usage.credible()
         # A reported price takes precedence, even if the file has another one.
         if usage is None or usage.cost_usd is not None or (usage.input_tokens is None and usage.output_tokens is None):
             return usage

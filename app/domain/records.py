@@ -58,7 +58,7 @@ class Usage(shapes.Shape):
             cost_estimated_usd=total((self.cost_estimated_usd, other.cost_estimated_usd)),
         )
 
-    def believed(self) -> Usage:
+    def credible(self) -> Usage:
         """Return the usage without values that are not amounts: they count as not reported, in steps and in sums."""
         return dataclasses.replace(
             self,
@@ -243,7 +243,7 @@ def read(position: int, line: Mapping[str, Any]) -> Record:
         output_sha256=digest.removeprefix("sha256:") if digest else None,
         summary=line.get("output_preview") or "",
         error=StepError(**error) if error else None,
-        usage=Usage(**usage).believed() if usage else None,
+        usage=Usage(**usage).credible() if usage else None,
         receipt_id=line.get("receipt_id"),
         agent_session_id=line.get("agent_session_id"),
         finish=line.get("finish"),

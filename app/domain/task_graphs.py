@@ -18,17 +18,17 @@ class Node:
     path: str  # Position of the task in the input, e.g. `$.tasks[2]`.
 
 
-def flaws(nodes: Sequence[Node], *, told_at: int | None = None) -> list[errors.Flaw]:
+def flaws(nodes: Sequence[Node], *, reported_at: int | None = None) -> list[errors.Flaw]:
     """Return all flaws of a graph.
 
     These are `duplicate_task`, `unknown_dependency`, `self_dependency`, `repeated_dependency`, and for each group of
     tasks that wait for one another one `dependency_cycle`.
 
     Args:
-        told_at: Task at which a cycle through it is reported; any other cycle is reported at its smallest number.
+        reported_at: Task at which a cycle through it is reported; any other cycle is reported at its smallest number.
     """
     found = [*_repeated(nodes), *_wrong(nodes)]
-    return found + [_cycle_told(nodes, _from(told_at, cycle)) for cycle in cycles(nodes)]
+    return found + [_cycle_flaw(nodes, _from(reported_at, cycle)) for cycle in cycles(nodes)]
 
 
 def cycles(nodes: Sequence[Node]) -> list[list[int]]:
@@ -104,7 +104,7 @@ def _wrong(nodes: Sequence[Node]) -> Iterator[errors.Flaw]:
                 yield errors.Flaw(path=path, code="repeated_dependency", message=f"task {dep} is named twice")
 
 
-def _cycle_told(nodes: Sequence[Node], cycle: Sequence[int]) -> errors.Flaw:
+def _cycle_flaw(nodes: Sequence[Node], cycle: Sequence[int]) -> errors.Flaw:
     waits_for = cycle[1]
     # If a number is used twice, only one of the tasks may have the dependency.
     first = next(node for node in nodes if node.id == cycle[0] and waits_for in node.deps)

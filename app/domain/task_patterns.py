@@ -78,9 +78,9 @@ def expression(source: str, *, letter_case: bool = True) -> Any:
     try:
         return re2.compile(source, options)
     except (re2.error, UnicodeEncodeError) as error:
-        told = error.args[0] if error.args else error
-        told = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
-        raise ValueError(f"is not a regular expression: {told[:200]}") from error
+        reason = error.args[0] if error.args else error
+        reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise ValueError(f"is not a regular expression: {reason[:200]}") from error
 
 
 def faults(schema: plain.Json, parts: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:

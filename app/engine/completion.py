@@ -35,7 +35,7 @@ class Completion:
         self._reach = equipment.probes.reach
         self._run_id = log.loaded.start.run_id
         # A pause that was in the journal when the run was loaded has its event already.
-        self._pause_is_told = log.loaded.decisions.paused is not None
+        self._pause_is_shown = log.loaded.decisions.paused is not None
 
     async def end(self, scheduler: DriverScheduler) -> RunState:
         """End the run with the ending of its driver, unless a cancel was written first."""
@@ -59,7 +59,7 @@ class Completion:
         error = self._masked(parked.error)
         facts = {**parked.facts, "reason": parked.reason, "error": error}
         await self._durability.commit(lambda: self._run_log.decide(DecisionKind.PAUSED, facts))
-        self._pause_is_told = True
+        self._pause_is_shown = True
         return await self._show_pause(parked.reason, error)
 
     async def park_for_lines(self, missing: MissingLines) -> RunState:
@@ -130,7 +130,7 @@ class Completion:
     async def _show_pause(self, reason: str | None, error: Mapping[str, plain.Json] | None) -> RunState:
         code = str(error["code"]) if error else None
         self._projection.rest(RunState.PAUSED, reason, error)
-        if not self._pause_is_told:
+        if not self._pause_is_shown:
             self._run_log.add_event(
                 EventType.RUN_PAUSED, None, {"reason": reason, "error": error, "author": self._paused_by()}
             )

@@ -20,10 +20,10 @@ class DriverContext:
     """`ports.Context` over the driver scheduler."""
 
     def __init__(
-        self, run: RunStart, tell: Callable[[str, Mapping[str, plain.Json]], None], masker: plain.Masker = _NO_SECRETS
+        self, run: RunStart, emit: Callable[[str, Mapping[str, plain.Json]], None], masker: plain.Masker = _NO_SECRETS
     ) -> None:
         self._run = run
-        self._tell = tell
+        self._emit = emit
         self._masker = masker
         self._progress = Progress()
         self._slots: dict[str, Slot] = {}
@@ -68,7 +68,7 @@ class DriverContext:
 
     def emit(self, key: str, facts: Mapping[str, plain.Json]) -> None:
         """Report a note to the engine."""
-        self._tell(key, self._masker.mask(plain.plain(facts)))
+        self._emit(key, self._masker.mask(plain.plain(facts)))
 
     def project(self, projection: Projection) -> None:
         self._projections.append(projection)

@@ -134,7 +134,7 @@ class RunProjection:
             self._changed()
         return rested
 
-    def tell(self, at: datetime | None = None) -> None:
+    def announce(self, at: datetime | None = None) -> None:
         """Announce a change that no snapshot contains, e.g. the begin of an attempt."""
         self._updated_at = at or self._clock.now()
         self._changed()

@@ -111,7 +111,7 @@ class Runner:
         """Cut off every open step and end as cancelled; the request is already durable."""
         self._stop.cancelled = True
         self.durability.cancel()
-        self._projection.tell()
+        self._projection.announce()
         self._wake()
 
     def pause(self, *, interrupt: bool = False, parked: Parked | None = None) -> None:
@@ -120,7 +120,7 @@ class Runner:
         self._halt_at_boundary("pause")
         if interrupt:
             self._cut_all()
-        self._projection.tell()
+        self._projection.announce()
 
     def retry_now(self) -> None:
         """Retry failed writes and reads now."""
@@ -273,7 +273,7 @@ class Runner:
     def began(self, attempt: StepAttempt) -> None:
         """Note that an attempt has begun."""
         if not (self._projection.resting and self._projection.reopen(attempt)):
-            self._projection.tell(attempt.started_at)
+            self._projection.announce(attempt.started_at)
         if attempt.idle:
             self._wake()
 

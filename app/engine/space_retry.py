@@ -79,7 +79,7 @@ class SpaceRetry:
         # Created at the first failed write: few runs ever need it.
         self._healing = self._healing or asyncio.Lock()
         async with self._healing:
-            self._tell(fault)
+            self._report(fault)
             try:
                 await self._outwait()
             except BaseException:
@@ -139,7 +139,7 @@ class SpaceRetry:
         if self._cancelled.is_set():
             raise fault
 
-    def _tell(self, fault: errors.StorageFault) -> None:
+    def _report(self, fault: errors.StorageFault) -> None:
         self.fault = fault
         self._log.add_event(EventType.STORAGE_FAILED, fault.key, {"error": fault.to_json()})
         self._changed()

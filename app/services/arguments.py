@@ -54,7 +54,7 @@ def fit(
     found = itertools.chain(
         (_missing_flaw(name, open_questions.get(name)) for name in missing),
         (_undeclared_flaw(name, schema) for name in undeclared),
-        (flaw for flaw in unfit if not _tells_again(flaw, reported)),
+        (flaw for flaw in unfit if not _repeats(flaw, reported)),
     )
     if flaws := list(itertools.islice(found, _MOST_FLAWS)):
         sentence = _sentence(recipe, missing, undeclared, flaws, open_questions)
@@ -154,7 +154,7 @@ def _unfit(args: dict[str, Any], recipe: library.Recipe, holding: Validator) -> 
         raise errors.RecipeInvalid(f"recipe {recipe.recipe_id} has a broken args_schema", flaws=[flaw]) from error
 
 
-def _tells_again(flaw: errors.Flaw, reported: set[str]) -> bool:
+def _repeats(flaw: errors.Flaw, reported: set[str]) -> bool:
     return bool(reported) and flaw.path == "$.args" and flaw.code in ("args_required", "args_additionalProperties")
 
 

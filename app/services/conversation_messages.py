@@ -87,11 +87,11 @@ class Narrator:
         self._exit: str | None = None
         self._failure: _Object | None = None
 
-    def tell(self, event: events.Event) -> list[Message]:
+    def messages_of(self, event: events.Event) -> list[Message]:
         """Return the messages for an event; for most events there are none."""
         self.seq = event.seq
-        tell = _EVENTS.get(event.type)
-        return [] if tell is None else tell(self, event.data)
+        messages_of = _EVENTS.get(event.type)
+        return [] if messages_of is None else messages_of(self, event.data)
 
     def rest(self) -> Message:
         """Return the message that the conversation is idle once more."""

@@ -156,7 +156,7 @@ class ConversationService:
         """Return whether a run exists and is within a scope."""
         return await self._runs.is_within(run_id, scope)
 
-    async def tell(self, run_id: str, after: int = 0) -> AsyncGenerator[Message, None]:
+    async def stream(self, run_id: str, after: int = 0) -> AsyncGenerator[Message, None]:
         """Yield the messages of a run's events numbered above `after`, as they are written, until the run has ended.
 
         If the run has ended before, at least the last message is sent again.
@@ -166,11 +166,11 @@ class ConversationService:
         """
         start = (await self._runs.reader.view(run_id)).start
         narrator = Narrator(run_id, conversation(start), plain_prompt=start.dialect == prompt.NAME)
-        async with aclosing(await self._runs.stream(run_id)) as told:
-            async for batch in told:
+        async with aclosing(await self._runs.stream(run_id)) as batches:
+            async for batch in batches:
                 # From the first event on, since the content of a message depends on earlier events.
                 for event in batch.events:
-                    for message in narrator.tell(event):
+                    for message in narrator.messages_of(event):
                         if event.seq > after:
                             yield await self._whole(message)
         if narrator.over and narrator.seq <= after:

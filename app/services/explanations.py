@@ -355,8 +355,8 @@ def _left(cause: Cause) -> Cause:
     """Return the cause for a step that no process performs, no matter what its journal shows."""
     if cause.key is None or cause.kind not in ("agent", "agent_silent", "step", "between_steps"):
         return cause
-    told = "is next" if cause.kind == "between_steps" else "was under way when its process ended"
-    text = f"Step {cause.key} {told}"
+    message = "is next" if cause.kind == "between_steps" else "was under way when its process ended"
+    text = f"Step {cause.key} {message}"
     return dataclasses.replace(cause, kind="between_steps", text=text, act=None)
 
 

@@ -121,8 +121,8 @@ def _variants(
         if text is not None:
             variants[tier] = text
         place = (_SECTION, prompt_type, "variants", tier)
-        told = [json_schemas.flaw(place, flaw.code, flaw.message) for flaw in broken]
-        flaws += [LayerFlaw(file=str(file), flaw=flaw) for flaw in told]
+        located = [json_schemas.flaw(place, flaw.code, flaw.message) for flaw in broken]
+        flaws += [LayerFlaw(file=str(file), flaw=flaw) for flaw in located]
     return variants, flaws
 
 

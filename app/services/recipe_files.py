@@ -70,8 +70,8 @@ def looked_at(name: str, dialect: str) -> Iterator[None]:
         raise _refused(flaw("too_deep", "is nested too deeply")) from error
     except Exception as error:
         _log.exception("a recipe could not be looked at", extra={"recipe": name, "dialect": dialect})
-        told = f"made Control Room fail ({type(error).__name__}); see the log"
-        raise _refused(flaw("dialect_fault", told)) from error
+        message = f"made Control Room fail ({type(error).__name__}); see the log"
+        raise _refused(flaw("dialect_fault", message)) from error
 
 
 def compose(dialect: ports.Dialect, source: str, shared: Shared, stem: str) -> ports.Composition:
@@ -91,8 +91,8 @@ def compose(dialect: ports.Dialect, source: str, shared: Shared, stem: str) -> p
 
 def all_flaws(composing: Iterable[errors.Flaw], others: Iterable[errors.Flaw]) -> tuple[errors.Flaw, ...]:
     """Return the flaws of composing and the other flaws; if a position has both, only the first is returned."""
-    told = {flaw.path: flaw for flaw in composing}
-    return (*told.values(), *(flaw for flaw in others if flaw.path not in told))
+    by_path = {flaw.path: flaw for flaw in composing}
+    return (*by_path.values(), *(flaw for flaw in others if flaw.path not in by_path))
 
 
 def source_of(path: Path) -> str:

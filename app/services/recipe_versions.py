@@ -152,8 +152,8 @@ class Entry:
 
 
 def _description(recipe: library.Recipe | None) -> str | None:
-    told = recipe.document.get("description") if recipe else None
-    return told.strip()[:_MOST_DESCRIPTION] or None if isinstance(told, str) else None
+    description = recipe.document.get("description") if recipe else None
+    return description.strip()[:_MOST_DESCRIPTION] or None if isinstance(description, str) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,9 +275,9 @@ class Readiness:
         for use, path in _reached(recipe_version, args, find):
             first, count = found.get(use, (path, 0))
             found[use] = first, count + 1
-        told = ((self._lack(use), path, count) for use, (path, count) in found.items())
+        lacking = ((self._lack(use), path, count) for use, (path, count) in found.items())
         line_of = recipe_version.recipe.line_of
-        return [_flaw(lack, path, line_of(path), count) for lack, path, count in told if lack is not None]
+        return [_flaw(lack, path, line_of(path), count) for lack, path, count in lacking if lack is not None]
 
     def backend_fault(self, name: str) -> str | None:
         """Return why a backend cannot be used here; None if it can."""

@@ -46,7 +46,7 @@ class RunStartedListeners:
             if listener in listeners:
                 listeners.remove(listener)
 
-    def tell(self, start: runs.RunStart, *, elsewhere: bool = False) -> None:
+    def notify(self, start: runs.RunStart, *, elsewhere: bool = False) -> None:
         """Notify the listeners of a run.
 
         Args:
@@ -125,7 +125,7 @@ class Runs(RunQueries):
         if created.existed:
             return await self._found(created.run_id)
         status = await self._engine.submit(created.run_id, created.summary)
-        self.started_listeners.tell(start)
+        self.started_listeners.notify(start)
         return Started(run_id=created.run_id, status=status, existed=False)
 
     async def note_begun_elsewhere(self, run_id: str) -> None:
@@ -135,7 +135,7 @@ class Runs(RunQueries):
             errors.NotFound, errors.StorageFault: the run does not exist, or cannot be read.
         """
         if self.started_listeners.has_any:
-            self.started_listeners.tell((await self.reader.view(run_id)).start, elsewhere=True)
+            self.started_listeners.notify((await self.reader.view(run_id)).start, elsewhere=True)
 
     async def start_child(self, call: ports.Call) -> str:
         """Start the run that a `ChildRun` requests, or find that of an earlier attempt, and return its id.
@@ -247,7 +247,7 @@ class Runs(RunQueries):
     async def _resume(self, run_id: str, view: views.RunView, how: run_engine.Resume) -> None:
         with faults.as_errors():
             await self._conversation_binding.resume(run_id, view, how)
-        self.started_listeners.tell(view.start)
+        self.started_listeners.notify(view.start)
 
     async def resumable(self, run_id: str) -> views.RunView:
         """Return a run whose state lets it be resumed.
@@ -298,7 +298,9 @@ class Runs(RunQueries):
         """Return the use cases of forks, which the start of a run does not load."""
         from app.services.forking import Forks
 
-        return Forks(self._store, self._engine, self._starter, self._drivers, self.started_listeners.tell, self._above)
+        return Forks(
+            self._store, self._engine, self._starter, self._drivers, self.started_listeners.notify, self._above
+        )
 
     @functools.cached_property
     def previews(self) -> Previews:

@@ -103,5 +103,5 @@ def _last_known(row: stores.RunSummary) -> dict[str, plain.Json] | None:
     # Lists show the code; the other facts about the error are in the folder.
     if row.error_code is None:
         return None
-    told = "The run's folder contains the details, but cannot be read now."
-    return errors.ControlRoomError(told, code=row.error_code).to_json()
+    message = "The run's folder contains the details, but cannot be read now."
+    return errors.ControlRoomError(message, code=row.error_code).to_json()

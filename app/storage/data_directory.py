@@ -219,7 +219,7 @@ class DataDirectory:
         if lock is not None:
             lock.release()
             return None
-        return self._told()
+        return self._holder()
 
     def has_workers(self) -> bool:
         """Return whether processes of the engine on Temporal execute the runs, whose lock is shared."""
@@ -305,20 +305,20 @@ class DataDirectory:
         return ""
 
     def _busy(self) -> errors.DataDirectoryBusy:
-        told = self._told()
-        who = f"process {told['pid']} on {told['host']}" if told["pid"] else "another process"
-        since = f" since {told['since']}" if told["since"] else ""
-        if told["url"]:
+        holder = self._holder()
+        who = f"process {holder['pid']} on {holder['host']}" if holder["pid"] else "another process"
+        since = f" since {holder['since']}" if holder["since"] else ""
+        if holder["url"]:
             message = f"{who} has been the service of {self.path}{since}; a data directory has one service at a time"
         else:
             message = f"{who} has been at work on {self.path}{since}; let it end, or stop it where it was started"
-        return errors.DataDirectoryBusy(message, detail=told)
+        return errors.DataDirectoryBusy(message, detail=holder)
 
-    def _told(self) -> dict[str, Any]:
-        told: Any = None
+    def _holder(self) -> dict[str, Any]:
+        holder: Any = None
         with contextlib.suppress(OSError, ValueError):
-            told = json.loads(self._disk.read(SERVICE))
-        known = told if isinstance(told, dict) else {}
+            holder = json.loads(self._disk.read(SERVICE))
+        known = holder if isinstance(holder, dict) else {}
         return {name: known.get(name) for name in ("pid", "host", "since", "url")}
 
 

@@ -119,8 +119,8 @@ class Issues:
             return
         for row in await self._context.index.list_issues(issues.IssueQuery(limit=listed)):
             if row.issue_id in gone:
-                told = "the issue %s was %s, and its file is gone or cannot be read"
-                _log.error(told, row.issue_id, row.status, extra={"run_id": row.run_id})
+                message = "the issue %s was %s, and its file is gone or cannot be read"
+                _log.error(message, row.issue_id, row.status, extra={"run_id": row.run_id})
         await self._context.index.remove_issues(gone)
 
     async def _read_again(self, names: Sequence[str]) -> _Read:
@@ -210,5 +210,5 @@ def _unknown(issue_id: str) -> errors.NotFound:
 
 
 def _damaged(issue_id: str) -> errors.Conflict:
-    told = f"the file of the issue {issue_id!r:.120} cannot be read; nothing was changed"
-    return errors.Conflict(told, code="issue_damaged", detail={"file": layout.issue_file(issue_id)})
+    message = f"the file of the issue {issue_id!r:.120} cannot be read; nothing was changed"
+    return errors.Conflict(message, code="issue_damaged", detail={"file": layout.issue_file(issue_id)})

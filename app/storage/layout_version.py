@@ -37,7 +37,7 @@ def check(files: Disk, path: Path) -> int | None:
         content = files.read(FILE)
     except FileNotFoundError:
         return None
-    found, version = _told(content)
+    found, version = _mark_in(content)
     if found is None:
         message = f"{path / FILE} does not say which layout the data directory has; put it back from a copy"
         raise errors.ConfigurationError(message, code="data_directory_unusable")
@@ -62,7 +62,7 @@ def write(files: Disk, layout: int = LAYOUT) -> None:
     disk_port.replace(files, FILE, plain.encode(mark) + b"\n", sync=True)
 
 
-def _told(content: bytes) -> tuple[int | None, str]:
+def _mark_in(content: bytes) -> tuple[int | None, str]:
     try:
         mark = json.loads(content)
         layout, version = mark["layout"], str(mark.get("written_by"))[:40]

@@ -106,7 +106,7 @@ class Plans:
         name = layout.file_name(session_id)
         return await self._context.workers.run(lambda: _is_lost(self._context.disk, name))
 
-    async def tell_losses(self) -> None:
+    async def log_losses(self) -> None:
         """Log each plan whose file is gone without a removal here."""
         lost = await self._context.workers.run(lambda: _lost(self._context.disk))
         for name in lost:
@@ -222,7 +222,7 @@ class Plans:
                 # A plan that was put meanwhile is newer than the one read.
                 if self._heads.get(name, _NEW) is stale[name]:
                     self._heads[name] = head
-                    _tell_damage(name, head)
+                    _log_damage(name, head)
         self._unread = {name: fault for name, fault in unread.items() if name not in self._heads}
         for name in self._heads.keys() - signatures.keys() - unread.keys():
             # The plan may have been made after the names were read.
@@ -230,7 +230,7 @@ class Plans:
                 self._heads.pop(name, None)
 
 
-def _tell_damage(name: str, head: _Head) -> None:
+def _log_damage(name: str, head: _Head) -> None:
     if head.summary is None or head.summary.error is not None:
         _log.warning("%s/%s/%s cannot be read as a plan", layout.PLANS, name, layout.PLAN)
 
@@ -253,8 +253,8 @@ def _expect(files: Disk, known: plans.Plan, kept: _Known | None) -> None:
     """Refuse to continue if a plan's file differs from the known plan."""
     found = _found(files, known.session_id, kept)
     if found is None or not _says_the_same(found.plan, known):
-        told = f"the file of the plan {known.session_id} was changed by another program; it is left as it is"
-        raise errors.Conflict(told, code=plans.CHANGED, detail={"session_id": known.session_id})
+        message = f"the file of the plan {known.session_id} was changed by another program; it is left as it is"
+        raise errors.Conflict(message, code=plans.CHANGED, detail={"session_id": known.session_id})
 
 
 def _says_the_same(one: plans.Plan, other: plans.Plan) -> bool:
@@ -273,9 +273,9 @@ def _read(files: Disk, session_id: str) -> plans.Plan | None:
 
 def _expect_of(path: str, plan: plans.Plan, session_id: str) -> None:
     if plan.session_id != session_id:
-        told = f"is {plan.session_id!r:.80}, and its folder belongs to {session_id!r:.80}"
-        flaw = errors.Flaw(path="$.session_id", code="other_session", message=told)
-        raise _damaged(path, f"{flaw.path}: {told}", [flaw])
+        message = f"is {plan.session_id!r:.80}, and its folder belongs to {session_id!r:.80}"
+        flaw = errors.Flaw(path="$.session_id", code="other_session", message=message)
+        raise _damaged(path, f"{flaw.path}: {message}", [flaw])
 
 
 def _load(files: Disk, path: str) -> plans.Plan:
@@ -367,5 +367,7 @@ def _place(summary: plans.PlanSummary) -> tuple[str, str]:
 
 
 def _damaged(path: str, why: str, flaws: tuple[errors.Flaw, ...] | list[errors.Flaw]) -> errors.Conflict:
-    told = f"the file of the plan cannot be trusted: {path}: {why}; nothing was changed"
-    return errors.Conflict(told, code=plans.DAMAGED, detail={"file": path, "flaws": [each.to_json() for each in flaws]})
+    message = f"the file of the plan cannot be trusted: {path}: {why}; nothing was changed"
+    return errors.Conflict(
+        message, code=plans.DAMAGED, detail={"file": path, "flaws": [each.to_json() for each in flaws]}
+    )

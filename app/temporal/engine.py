@@ -83,7 +83,7 @@ class TemporalEngine:
         self._placement = RunPlacement(store, self._steps.leases, bounds.placement)
         self._roster = worker_roster.WorkerRoster(self._client, bounds.queue, equipment.clock, bounds.services)
         self.live, self._server = live_reports.LiveReports(self._clock), server_watch.ServerWatch(client, self._clock)
-        self._commands = RunCommands(store, self._steps, equipment.clock, self.tell)
+        self._commands = RunCommands(store, self._steps, equipment.clock, self.signal_run)
         claims = Claims(store, self._client, bounds.queue, self._placement)
         self.obstacles = Obstacles(store, claims, self._commands, self._look)
         """Keeps runs from beginning while other runs are in their way."""
@@ -94,7 +94,7 @@ class TemporalEngine:
             obstacles=self.obstacles,
             contents=self.contents,
             registration=self._registration,
-            times=TimeLimits(store, self._steps, self.tell),
+            times=TimeLimits(store, self._steps, self.signal_run),
             rested=self._run_rested,
         )
         self.rest_listeners: list[Callable[[runs.RunStart], object]] = []
@@ -169,14 +169,14 @@ class TemporalEngine:
         # The process that has created a run holds the run until it is opened.
         async with self._steps.leases.of(run_id):
             pass
-        await self.tell(run_id, "look", [])
+        await self.signal_run(run_id, "look", [])
         return states.RunState.PENDING
 
     async def wake(self, run_id: str) -> None:
         """Make sure that an unfinished run has a workflow, and let the workflow look for new lines."""
         await self.submit(run_id)
 
-    async def tell(self, run_id: str, signal: str, arguments: list[Any]) -> None:
+    async def signal_run(self, run_id: str, signal: str, arguments: list[Any]) -> None:
         """Send a signal to the workflow of a run, which is started if there is none; later, while the server is away.
 
         The journal contains what the signal is about, so no caller needs to wait for it.
@@ -186,7 +186,7 @@ class TemporalEngine:
                 await self._signal(run_id, signal, arguments)
         except (RPCError, TimeoutError) as error:
             _log.warning("the Temporal server cannot be reached: %s", error, extra={"run_id": run_id})
-            self._helpers.begin(self._tell_later(run_id, signal, arguments), f"{signal} {run_id}")
+            self._helpers.begin(self._signal_later(run_id, signal, arguments), f"{signal} {run_id}")
         if signal == "cancel":
             self._helpers.begin(self.workflow_recovery.enforce_cancel(run_id), f"enforce cancel of {run_id}")
         self.follower.note(run_id)
@@ -228,7 +228,7 @@ class TemporalEngine:
 
     async def reload(self, run_id: str) -> None:
         """Let a run read its journal again, because its folder was changed."""
-        await self.tell(run_id, "look", [])
+        await self.signal_run(run_id, "look", [])
 
     async def deliver(
         self, run_id: str, key: str, delivery: gates.Answer | inputs.Delivery, attempt: int | None = None
@@ -348,7 +348,7 @@ class TemporalEngine:
         return found
 
     async def _look(self, run_id: str) -> None:
-        await self.tell(run_id, "look", [])
+        await self.signal_run(run_id, "look", [])
 
     def _differs(self, run_id: str) -> None:
         if run_id not in self._anew:
@@ -365,7 +365,7 @@ class TemporalEngine:
         self._anew.discard(run_id)
         await self._look(run_id)
 
-    async def _tell_later(self, run_id: str, signal: str, arguments: list[Any]) -> None:
+    async def _signal_later(self, run_id: str, signal: str, arguments: list[Any]) -> None:
         while True:
             await self._clock.sleep(_AGAIN_SECONDS)
             with suppress(RPCError):

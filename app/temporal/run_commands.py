@@ -15,7 +15,7 @@ from app.domain.limits import RunLimits
 from app.engine import marking, resuming, run_engine, stores, superseding
 from app.temporal.steps import Steps
 
-Tell = Callable[[str, str, list[Any]], Awaitable[None]]
+SendSignal = Callable[[str, str, list[Any]], Awaitable[None]]
 """Sends a signal to the workflow of a run, and starts the workflow if there is none."""
 
 _wrong = run_engine.wrong_state
@@ -26,12 +26,12 @@ _log = logging.getLogger(__name__)
 class RunCommands:
     """Cancels, pauses, unpauses, resumes, marks and limits runs."""
 
-    def __init__(self, store: stores.RunStore, steps: Steps, time: clock.Clock, tell: Tell) -> None:
+    def __init__(self, store: stores.RunStore, steps: Steps, time: clock.Clock, signal: SendSignal) -> None:
         self._store = store
         self._steps = steps
         steps.cancel_child = functools.partial(self.cancel, author=None)
         self._clock = time
-        self._tell = tell
+        self._signal = signal
 
     async def cancel(self, run_id: str, author: Author | None) -> states.RunState:
         """Request the end of a run, and of the runs that it has started."""
@@ -40,7 +40,7 @@ class RunCommands:
             if not written and log.loaded.decisions.ended is not None:
                 raise _wrong(run_id, log.loaded.decisions.status, "cancel")
         # Also if the line existed before: the process that wrote it may have died before it notified the workflow.
-        await self._tell_cancel(run_id, author)
+        await self._signal_cancel(run_id, author)
         return states.RunState.CANCELLED
 
     async def supersede(self, run_id: str, newer: runs.RunStart, *, running: bool) -> None:
@@ -61,7 +61,7 @@ class RunCommands:
         except (errors.JournalCorrupt, errors.NotFound) as error:
             _log.error("not superseded: %s", error.message, extra={"run_id": run_id})
             return
-        await self._tell_cancel(run_id, author)
+        await self._signal_cancel(run_id, author)
 
     async def cancel_children(self, run_id: str, author: Author | None = None, *, is_cancelled: bool = True) -> None:
         """Request the end of every unfinished run that a run has started.
@@ -100,7 +100,7 @@ class RunCommands:
             if not again:
                 facts = {"reason": decisions.PAUSED_BY_PERSON, **authors.facts(author)}
                 await log.decide(decisions.DecisionKind.PAUSED, facts)
-        await self._tell(run_id, "pause", [interrupt])
+        await self._signal(run_id, "pause", [interrupt])
         return states.RunState.PAUSED
 
     async def unpause(self, run_id: str, author: Author | None) -> states.RunState:
@@ -115,7 +115,7 @@ class RunCommands:
             if not parked:
                 await log.decide(decisions.DecisionKind.UNPAUSED, facts)
             await resuming.queue(log, self._steps.drivers, self._now())
-        await self._tell(run_id, "look", [])
+        await self._signal(run_id, "look", [])
         return states.RunState.RUNNING
 
     async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
@@ -127,7 +127,7 @@ class RunCommands:
             if log.loaded.start.owner != "service":
                 how = dataclasses.replace(how, overrides={**how.overrides, "owner": "service"})
             await resuming.resume(log, how, self._steps.drivers, self._steps.equipment)
-        await self._tell(run_id, "look", [])
+        await self._signal(run_id, "look", [])
         return states.RunState.PENDING
 
     async def mark(self, run_id: str, marks: run_engine.Marks, author: Author | None) -> runs.RunStart:
@@ -143,10 +143,10 @@ class RunCommands:
             await marking.limit(log, limits, author, lambda point: None, self._steps.equipment.spending)
             paused = log.loaded.decisions.paused is not None
         if not paused:
-            await self._tell(run_id, "look", [])
+            await self._signal(run_id, "look", [])
 
-    async def _tell_cancel(self, run_id: str, author: Author | None) -> None:
-        await self._tell(run_id, "cancel", [])
+    async def _signal_cancel(self, run_id: str, author: Author | None) -> None:
+        await self._signal(run_id, "cancel", [])
         await self.cancel_children(run_id, author)
 
     def _now(self) -> str:

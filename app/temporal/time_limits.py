@@ -11,7 +11,7 @@ from app.engine import active_time, run_equipment, stores, taken_time
 from app.temporal import messages
 from app.temporal.steps import Steps
 
-Tell = Callable[[str, str, list[Any]], Awaitable[None]]
+SendSignal = Callable[[str, str, list[Any]], Awaitable[None]]
 """Sends a signal to the workflow of a run, and starts the workflow if there is none."""
 
 
@@ -24,10 +24,10 @@ def facts(loaded: stores.Loaded) -> dict[str, float]:
 class TimeLimits:
     """Brings runs that have reached a time limit to rest."""
 
-    def __init__(self, store: stores.RunStore, steps: Steps, tell: Tell) -> None:
+    def __init__(self, store: stores.RunStore, steps: Steps, signal: SendSignal) -> None:
         self._store = store
         self._steps = steps
-        self._tell = tell
+        self._signal = signal
 
     async def look(self, run_id: str) -> messages.TimeLeft:
         """Return what the time limits of a run leave; pause a run that has reached a limit, and the runs below it."""
@@ -92,7 +92,7 @@ class TimeLimits:
                 # The cut-off time belongs to the limiting run, as far as known; here it counts by the pause.
                 is_parked = await self._park(log, run_equipment.Parked(parked.reason, parked.error))
             if is_parked:
-                await self._tell(row.run_id, "pause", [True])
+                await self._signal(row.run_id, "pause", [True])
 
     async def _below(self, run_id: str, known: set[str]) -> AsyncIterator[stores.RunSummary]:
         rows = [row async for row in stores.every_run(self._store, stores.RunQuery(parent_run_id=run_id))]

@@ -195,12 +195,12 @@ def exhausted(
     state = account.state(time.now())
     limit, remaining = (getattr(each, name) for each in (state.limits, state.left))
     of = account.title
-    rest = f", {_told(name, remaining)} of it is left" if remaining > 0 else ", it is used up" if limit else ""
-    rest = f", it is overdrawn by {_told(name, -remaining)}" if remaining < 0 else rest
+    rest = f", {_amount(name, remaining)} of it is left" if remaining > 0 else ", it is used up" if limit else ""
+    rest = f", it is overdrawn by {_amount(name, -remaining)}" if remaining < 0 else rest
     wanted = getattr(need, name)
     message = (
-        f"the limit of {of} is {_told(name, limit)}{rest}, and the call of the step {key!r} needs"
-        f" {_told(name, wanted) if wanted else 'more'}; raise it to let the run continue:"
+        f"the limit of {of} is {_amount(name, limit)}{rest}, and the call of the step {key!r} needs"
+        f" {_amount(name, wanted) if wanted else 'more'}; raise it to let the run continue:"
         f" {stop_reasons.raising(account.name, name)}"
     )
     # A call that costs more than the whole limit would wait for the new period in vain.
@@ -226,7 +226,7 @@ def exhausted(
     )
 
 
-def _told(name: str, amount: float) -> str:
+def _amount(name: str, amount: float) -> str:
     if name != "cost_usd":
         return f"{amount:,.0f} {name.removesuffix('s') if amount == 1 else name}"
     return f"${amount:.2f}" if amount >= 0.01 else f"${amount:.2g}"

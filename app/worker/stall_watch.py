@@ -85,10 +85,12 @@ class StallWatch:
                 self._active.changes.note(active_run.run_id)
             return False
         if step.stalled is None:
-            self._tell(active_run, wait, since, silent)
+            self._mark_stalled(active_run, wait, since, silent)
         return True
 
-    def _tell(self, active_run: ActiveRun, wait: open_steps.StepWait, since: str, silent_seconds: float) -> None:
+    def _mark_stalled(
+        self, active_run: ActiveRun, wait: open_steps.StepWait, since: str, silent_seconds: float
+    ) -> None:
         assert wait.step is not None
         agent_id = wait.operation.agent_id if isinstance(wait.operation, operations.AgentCall) else None
         seconds = round(silent_seconds)

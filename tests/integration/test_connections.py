@@ -347,8 +347,8 @@ def test_warnings_are_few(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         for number in range(1000):
             now = telemetry.QUIET_SECONDS if number == 999 else 0.0
-            warnings.tell("head_too_large", "too large", "192.0.2.1")
-        warnings.tell("head_too_slow", "too slow", "192.0.2.1")
+            warnings.warn("head_too_large", "too large", "192.0.2.1")
+        warnings.warn("head_too_slow", "too slow", "192.0.2.1")
 
     lines = [(vars(record)["code"], vars(record)["left_out"]) for record in caplog.records]
     assert lines == [("head_too_large", 0), ("head_too_large", 998), ("head_too_slow", 0)]

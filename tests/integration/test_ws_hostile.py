@@ -293,7 +293,7 @@ async def test_runs_of_a_client_count_against_its_subscriptions(
     service: listening.Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Runs that a client starts count like subscriptions; beyond the limit, no run is started."""
-    monkeypatch.setattr(ws_connection, "MOST_TOLD", 2)
+    monkeypatch.setattr(ws_connection, "MOST_RUNS", 2)
     service.project.say("prompt", hang=True)
     prompt = {"text": "Hi!", "backend": "said"}
     async with service.client() as client, service.client() as other:

@@ -157,7 +157,7 @@ class ProgramBackend:
             try:
                 request = self._request(prompt, (*argv, *called.arguments), called.stdin, env, outlet)
                 ended = await self._run(prompt, opened, request, outlet)
-                process_result = _result_of(request, ended, outlet, executables.read(folder, self._program.tells))
+                process_result = _result_of(request, ended, outlet, executables.read(folder, self._program.more_output))
                 session_id = opened.session_id if opened.resumes else None
                 found = await asyncio.to_thread(verdicts.verdict, self._program, process_result, session_id)
                 withheld = self._context.supervisor.withheld_from(request)

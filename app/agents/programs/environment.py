@@ -74,8 +74,8 @@ def naming_withheld(reply: ports.AgentReply, withheld: Collection[str], backend:
     message = (
         f"{printable.sentence(error.message)} {hint} unless `secrets` of the backend {backend} in agents.json lists it."
     )
-    told = dataclasses.replace(error, message=message, detail={**error.detail, "withheld": named})
-    return dataclasses.replace(reply, error=told)
+    explained = dataclasses.replace(error, message=message, detail={**error.detail, "withheld": named})
+    return dataclasses.replace(reply, error=explained)
 
 
 def cleaned(environ: Mapping[str, str], working_dir: PurePath) -> dict[str, str | None]:

@@ -129,7 +129,7 @@ class Program:
     refuses: Callable[[BackendConfig, Mapping[str, str]], str | None] = _nothing  # Why it refuses tools to root.
     resumes: bool = True  # Whether it can continue a conversation.
     wants_folder: bool = False  # Whether it needs a private folder.
-    tells: str | None = None  # JSON file with more of its output that it writes into that folder; None: it writes none.
+    more_output: str | None = None  # JSON file with more output that it writes into that folder; None: none.
     prints_reply_only: bool = False  # Whether its whole output is the reply.
     unknown_session: tuple[str, ...] = ()  # Regular expressions of its messages for an unknown conversation.
     used_session: tuple[str, ...] = ()  # Regular expressions of its messages for a name that another conversation has.

@@ -73,7 +73,7 @@ class Line:
             elif "method" not in message or "id" in message:
                 return message
             elif message["method"] == _UPDATE:
-                self._tell(message.get("params"))
+                self._report_update(message.get("params"))
         return None
 
     async def close(self) -> None:
@@ -107,7 +107,7 @@ class Line:
             if len(self.stray) < 3:
                 self.stray.append(plain.preview(line[:400].decode("utf-8", "replace")))
 
-    def _tell(self, params: object) -> None:
+    def _report_update(self, params: object) -> None:
         match params:
             case {"sessionId": str(session_id), "update": dict(update)}:
                 self._report(session_id, update)

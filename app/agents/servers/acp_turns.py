@@ -159,13 +159,13 @@ _WORDS = (
 _DISGUISED = re.compile(r"Error: ")
 _OWNER_OF_DISGUISES = "copilot"
 _BY_ANYBODY = "Error: Authentication fail"
-_TOLD_CHARACTERS = 500
+_DETAIL_CHARACTERS = 500
 _MODE_NOTICE = re.compile(r"\A(\[MODE_UPDATE\] \S+\s*)+")
 
 
 def refused(name: str, error: acp.RequestError) -> records.StepError:
     """Return the step error for an agent's answer with a protocol error."""
-    reported = " ".join(f"{error} {_details(error)}".split())[:_TOLD_CHARACTERS]
+    reported = " ".join(f"{error} {_details(error)}".split())[:_DETAIL_CHARACTERS]
     code = "unauthorized" if error.code == _AUTHENTICATION else _CODES.get(error.code) or _code(reported)
     return records.StepError(
         code=code, message=f"The agent {name} refused: {reported}", detail={"rpc_code": error.code, "told": reported}

@@ -61,9 +61,9 @@ def code(detail: Mapping[str, Any]) -> str | None:
     return found
 
 
-def _of_failure(why: str, told: str | None) -> int:
+def _of_failure(why: str, code: str | None) -> int:
     if why.startswith(_LIMITS):
         return GUARDRAIL
     if why != "backend-error":
         return ORCHESTRATION
-    return CONFIGURATION if told in _UNUSABLE else BACKEND
+    return CONFIGURATION if code in _UNUSABLE else BACKEND

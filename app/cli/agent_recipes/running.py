@@ -66,44 +66,44 @@ async def _run(
             return str(record.output)
         return str(await client.application.store.read_blob(run_id, record.blob))
 
-    told = story.Story(None if output.as_json else said, verbose=output.verbose, events=output.events)
+    printer = story.Story(None if output.as_json else said, verbose=output.verbose, events=output.events)
     try:
-        detail = await following.watch(client, run_id, told.tell)
-        _tell_rest(detail, project, output)
+        detail = await following.watch(client, run_id, printer.print_event)
+        _report_end(detail, project, output)
     except terminal.PipeClosed:
         # The reader of stdout is gone, but the run has begun: stop it in order, and print to stderr how to continue it.
         await client.stop()
         left = await client.call(use_cases.show_run, run_id)
         with contextlib.suppress(terminal.PipeClosed):
-            _tell_way_on(left, project)
+            _suggest_next(left, project)
         raise
     return exit_codes.of_run(detail)
 
 
-def _tell_rest(detail: JsonObject, project: projects.Project, output: OutputOptions) -> None:
+def _report_end(detail: JsonObject, project: projects.Project, output: OutputOptions) -> None:
     reason = exit_codes.reason(detail)
     if output.as_json:
         terminal.say_json(detail)
     elif reason is not None:
         terminal.say(reason)
-    _tell_cost(detail, output)
+    _report_cost(detail, output)
     if detail.get("error"):
         terminal.warn(f"agent-recipes: {formats.error(detail['error'])}")
-    _tell_way_on(detail, project)
+    _suggest_next(detail, project)
 
 
-def _tell_cost(detail: JsonObject, output: OutputOptions) -> None:
+def _report_cost(detail: JsonObject, output: OutputOptions) -> None:
     machine = detail.get("machine") or {}
     if machine.get("costUsd") is None:
         return
-    told = f"Total cost: {story.cost(machine['costUsd'], machine['stepCostsUsd'])}"
+    message = f"Total cost: {story.cost(machine['costUsd'], machine['stepCostsUsd'])}"
     if output.verbose:
-        terminal.warn(f"[orchestration] {told}")
+        terminal.warn(f"[orchestration] {message}")
     elif not output.as_json and not output.events:
-        terminal.warn(told)
+        terminal.warn(message)
 
 
-def _tell_way_on(detail: JsonObject, project: projects.Project) -> None:
+def _suggest_next(detail: JsonObject, project: projects.Project) -> None:
     status = detail["status"]
     if status in _UNDONE:
         what = "interrupted" if common.is_interrupted(status) else status

@@ -30,13 +30,13 @@ class Story:
         self._events = events
         self._backend = ""
 
-    async def tell(self, event: Mapping[str, Any]) -> None:
+    async def print_event(self, event: Mapping[str, Any]) -> None:
         """Print one event."""
-        told = event.get("data") or {}
+        facts = event.get("data") or {}
         if event["type"] == "recipe.note":
-            self._note(told)
+            self._note(facts)
         elif event["type"] == "step.finished" and self._said is not None:
-            reply = await self._said(told["position"])
+            reply = await self._said(facts["position"])
             if reply.strip():
                 terminal.say_reply(reply)
 

@@ -35,7 +35,7 @@ def age(text: str) -> timedelta:
 def clean(place: places.Place, older_than: timedelta, *, dry_run: bool, as_json: bool) -> int:
     """Remove the runs that ended longer ago than an age; unfinished runs remain."""
     if not (place.data / places.RUNS).is_dir():
-        return _tell([], 0, dry_run=dry_run, as_json=as_json)
+        return _report([], 0, dry_run=dry_run, as_json=as_json)
 
     async def work(client: FolderClient) -> tuple[list[str], int]:
         from app.engine import stores
@@ -54,7 +54,7 @@ def clean(place: places.Place, older_than: timedelta, *, dry_run: bool, as_json:
         return gone, len(old) - len(gone)
 
     gone, unfinished = place.work_here(work, Access.READ if dry_run else Access.CHANGE)
-    return _tell(gone, unfinished, dry_run=dry_run, as_json=as_json)
+    return _report(gone, unfinished, dry_run=dry_run, as_json=as_json)
 
 
 def _age(run: stores.RunSummary) -> timedelta:
@@ -63,7 +63,7 @@ def _age(run: stores.RunSummary) -> timedelta:
     return clock.SystemClock().now() - clock.instant(run.completed_at or run.updated_at)
 
 
-def _tell(gone: list[str], unfinished: int, *, dry_run: bool, as_json: bool) -> int:
+def _report(gone: list[str], unfinished: int, *, dry_run: bool, as_json: bool) -> int:
     if as_json:
         terminal.say_json({"removed": [] if dry_run else gone, "old": gone, "unfinished": unfinished})
         return ExitCode.DONE

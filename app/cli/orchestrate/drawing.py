@@ -62,13 +62,13 @@ class Drawing:
             await self._clock.sleep(_SECOND)
             self._draw()
 
-    async def _step_event(self, key: keys.Key, type: str, told: Mapping[str, Any]) -> None:
+    async def _step_event(self, key: keys.Key, type: str, facts: Mapping[str, Any]) -> None:
         if type == "step.started":
             await self._enter(key)
         elif not key.loops and key.part == "" and type in ("step.finished", "step.failed"):
             # A step that its condition skips has no event for its begin.
             await self._enter(key)
-            self._finish("failed" if type == "step.failed" else str(told.get("status", "done")))
+            self._finish("failed" if type == "step.failed" else str(facts.get("status", "done")))
         elif type == "step.failed" and not key.loops and not key.part.startswith("moved"):
             self._finish("failed")
 

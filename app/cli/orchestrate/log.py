@@ -42,18 +42,18 @@ class Log:
     run_id: str  # The run.
     trace: bool  # Whether lines have trace ids.
 
-    def tell(self, event: Mapping[str, Any]) -> None:
+    def write_event(self, event: Mapping[str, Any]) -> None:
         """Log an event of the run."""
-        key, type, told = event.get("key"), event["type"], event.get("data") or {}
+        key, type, facts = event.get("key"), event["type"], event.get("data") or {}
         level = _LEVEL_OF.get(type, logging.INFO)
-        if type == "run.ended" and told.get("error"):
+        if type == "run.ended" and facts.get("error"):
             level = logging.ERROR
         part = keys.read(key).part if key else ""
         if type == "recipe.note":
             level = {keys.WAITING: logging.INFO, keys.LEFT_BEHIND: logging.WARNING}.get(part, level)
         if part and type in ("step.started", "step.finished"):
             level = logging.DEBUG
-        self.say(level, type, told, step=key)
+        self.say(level, type, facts, step=key)
 
     def say(self, level: int, message: str, facts: Mapping[str, Any], *, step: str | None = None) -> None:
         """Log a further message."""

@@ -110,14 +110,14 @@ def _with(command: Command, options: tuple[Callable[[Command], Command], ...]) -
 
 def _asked(
     *, debug: bool, state_dir: Path | None, backup_state: bool, log_level: str | None, quiet: bool, verbose: bool,
-    as_json: bool, progress: bool, trace: bool, **told: Any,
+    as_json: bool, progress: bool, trace: bool, **given: Any,
 ) -> Asked:  # fmt: skip
-    if told["on_error"] == "interactive":
+    if given["on_error"] == "interactive":
         raise click.UsageError(_INTERACTIVE)
     if quiet and verbose:
         raise click.UsageError("--quiet and --verbose contradict each other.")
     options = {
-        "on_error": told["on_error"], "max_retries": told["max_retries"], "retry_delay_ms": told["retry_delay"],
+        "on_error": given["on_error"], "max_retries": given["max_retries"], "retry_delay_ms": given["retry_delay"],
         "debug": debug or None,
     }  # fmt: skip
     output = OutputOptions(

@@ -48,8 +48,8 @@ class Place(options.Place):
     def command(self, *words: str) -> str:
         """Return a command line that uses the same runs from the workspace."""
         usual = os.environ.get(STATE_DIR) or None
-        told = _data(self.workspace, Path(usual) if usual else None)[0] == self.data
-        place = () if told else ("--state-dir", self.shown_path(self.shown or self.data / RUNS))
+        is_usual = _data(self.workspace, Path(usual) if usual else None)[0] == self.data
+        place = () if is_usual else ("--state-dir", self.shown_path(self.shown or self.data / RUNS))
         return shlex.join(["orchestrate", *words, *place])
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _SHOWN = {"done": "completed", "cancelled": "failed"}
 
 
-class Telling:
+class RunReporter:
     """Report one run."""
 
     def __init__(self, place: Place, workflow: Workflow, run_id: str, output: OutputOptions) -> None:
@@ -45,21 +45,21 @@ class Telling:
 
         root, output = self._place.run_root(self._run_id), self._output
         with log.kept(root, output.level, self._workflow.masker(client.application.masker), verbose=output.verbose):
-            self._tell_begin("started" if after is None else "resumed")
+            self._report_begin("started" if after is None else "resumed")
             async with self._drawn(client) as drawn:
 
                 async def show(event: JsonObject) -> None:
-                    self._log.tell(event)
+                    self._log.write_event(event)
                     if drawn is not None:
                         await drawn.show(event)
-                    if output.tells_steps:
-                        self._tell_step(event)
+                    if output.prints_steps:
+                        self._report_step(event)
 
                 detail = await following.watch(client, self._run_id, show, after or 0)
             self._log_rest(detail)
         return detail
 
-    def tell_rest(self, detail: JsonObject, fault: errors.ControlRoomError | None = None) -> ExitCode:
+    def report_end(self, detail: JsonObject, fault: errors.ControlRoomError | None = None) -> ExitCode:
         """Report the state of the run; return its exit code.
 
         Args:
@@ -72,10 +72,10 @@ class Telling:
             terminal.say_json(self._whole(detail, ending) | ({} if fault is None else {"error": fault.to_json()}))
         elif not self._output.quiet:
             terminal.say(f"run {self._run_id} {self._standing(detail)}")
-        self.tell_way_on(detail)
+        self.suggest_next(detail)
         return ending
 
-    def tell_way_on(self, detail: JsonObject) -> None:
+    def suggest_next(self, detail: JsonObject) -> None:
         """Report the failure, if any, and how to continue the run."""
         status = detail["status"]
         if detail.get("error"):
@@ -90,7 +90,7 @@ class Telling:
 
     # -- while it happens
 
-    def _tell_begin(self, what: str) -> None:
+    def _report_begin(self, what: str) -> None:
         root = self._place.shown_root(self._run_id)
         facts = {
             "workflow_file": self._workflow.shown, "workflow_checksum": self._workflow.checksum, "run_root": root,
@@ -101,23 +101,23 @@ class Telling:
         elif not self._output.as_json:
             terminal.say(f"run {self._run_id} {what}: {root}")
 
-    def _tell_step(self, event: Mapping[str, Any]) -> None:
+    def _report_step(self, event: Mapping[str, Any]) -> None:
         if event["type"] == "recipe.note":
-            self._tell_note(keys.read(event["key"]), event.get("data") or {})
+            self._report_note(keys.read(event["key"]), event.get("data") or {})
         if event["type"] not in ("step.finished", "step.failed", "step.retrying", "step.interrupted"):
             return
-        key, told = keys.read(event["key"]), event.get("data") or {}
+        key, facts = keys.read(event["key"]), event.get("data") or {}
         failed = event["type"] == "step.failed" and not key.part.startswith("moved")
         if (key.part and not failed) or key.outermost not in self._steps:
             return
         number = self._steps.index(key.outermost) + 1
-        status = str(told.get("status") or event["type"].partition(".")[2])
-        took = f" ({told['duration_ms'] / 1000:.1f}s)" if told.get("duration_ms") is not None else ""
-        why = f": {formats.error(told['error'])}" if told.get("error") else ""
+        status = str(facts.get("status") or event["type"].partition(".")[2])
+        took = f" ({facts['duration_ms'] / 1000:.1f}s)" if facts.get("duration_ms") is not None else ""
+        why = f": {formats.error(facts['error'])}" if facts.get("error") else ""
         terminal.say(f"[{number}/{len(self._steps)}] {key.step}: {_SHOWN.get(status, status)}{took}{why}")
 
-    def _tell_note(self, key: keys.Key, told: Mapping[str, Any]) -> None:
-        if key.outermost in self._steps and (note := _note(key.part, told)):
+    def _report_note(self, key: keys.Key, facts: Mapping[str, Any]) -> None:
+        if key.outermost in self._steps and (note := _note(key.part, facts)):
             number = self._steps.index(key.outermost) + 1
             terminal.say(f"[{number}/{len(self._steps)}] {key.step}: {note}")
 
@@ -156,22 +156,22 @@ class Telling:
 
     def _whole(self, detail: JsonObject, ending: ExitCode) -> dict[str, Any]:
         state = _read(self._place.run_root(self._run_id))
-        told = {name: detail.get(name) for name in ("error", "ending", "completed_at")}
+        ended = {name: detail.get(name) for name in ("error", "ending", "completed_at")}
         status = "interrupted" if ending is ExitCode.INTERRUPTED else _SHOWN.get(detail["status"])
         root = self._place.shown_root(self._run_id)
         return {
-            "run_id": self._run_id, **state, "status": status or detail["status"], **told, "run_root": root,
+            "run_id": self._run_id, **state, "status": status or detail["status"], **ended, "run_root": root,
             "exit_code": int(ending),
         }  # fmt: skip
 
 
-def _note(kind: str, told: Mapping[str, Any]) -> str:
+def _note(kind: str, facts: Mapping[str, Any]) -> str:
     match kind:
         case keys.WAITING:
-            files = "a file" if told["min_count"] == 1 else f"{told['min_count']} files"
-            return f"waiting for {files}: {formats.cell(told['waits_for'])} (at most {told['timeout_sec']:g}s)"
+            files = "a file" if facts["min_count"] == 1 else f"{facts['min_count']} files"
+            return f"waiting for {files}: {formats.cell(facts['waits_for'])} (at most {facts['timeout_sec']:g}s)"
         case keys.LEFT_BEHIND:
-            left, alive = told["leftovers"], told["survivors"]
+            left, alive = facts["leftovers"], facts["survivors"]
             ended = "1 process running, which was" if left == 1 else f"{left} processes running, which were"
             return f"left {ended} ended{f'; {alive} could not be' if alive else ''}"
     return ""

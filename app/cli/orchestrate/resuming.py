@@ -73,7 +73,7 @@ async def _send_on(asked: Asked, client: FolderClient, run_id: str, how: How) ->
         terminal.say(f"run {run_id} is completed; nothing is left to do")
         return ExitCode.DONE
     workflow = _unchanged(asked, start)
-    _tell_state(asked, run_id)
+    _report_state(asked, run_id)
     # Only events of the continuation are shown.
     events = await store.read_events(run_id)
     after = events[-1].seq if events else 0
@@ -166,7 +166,7 @@ async def _repair(client: FolderClient, run_id: str) -> None:
         terminal.warn(f"repaired {file['file']}: kept {file['kept']} lines, lost {file['lost']}{aside}")
 
 
-def _tell_state(asked: Asked, run_id: str) -> None:
+def _report_state(asked: Asked, run_id: str) -> None:
     path = asked.place.run_root(run_id) / STATE
     fault = "is missing or damaged"
     try:
@@ -209,8 +209,8 @@ def _former(root: Path, run_id: str) -> _Former:
     fault: OSError | None = None
     for name in ("start.json", STATE):
         try:
-            told = json.loads((root / name).read_bytes())
-            return _of_start(told) if name == "start.json" else _of_state(told)
+            content = json.loads((root / name).read_bytes())
+            return _of_start(content) if name == "start.json" else _of_state(content)
         except (FileNotFoundError, ValueError, TypeError, RecursionError, KeyError, AttributeError):
             continue
         except OSError as error:
@@ -222,10 +222,10 @@ def _former(root: Path, run_id: str) -> _Former:
     raise errors.JournalCorrupt(message, detail={"run_id": run_id})
 
 
-def _of_start(told: Mapping[str, Any]) -> _Former:
+def _of_start(content: Mapping[str, Any]) -> _Former:
     from app.domain import runs
 
-    start = runs.RunStart.from_json(told)
+    start = runs.RunStart.from_json(content)
     # The workflow's own values come from its present text.
     own = start.recipe.get("context", {})
     context = {name: value for name, value in start.args.items() if name not in own or own[name] != value}
@@ -239,8 +239,8 @@ def _of_start(told: Mapping[str, Any]) -> _Former:
     )
 
 
-def _of_state(told: Mapping[str, Any]) -> _Former:
-    return _Former(workflow_file=str(told["workflow_file"]), context=dict(told["context"]), options={}, labels={})
+def _of_state(content: Mapping[str, Any]) -> _Former:
+    return _Former(workflow_file=str(content["workflow_file"]), context=dict(content["context"]), options={}, labels={})
 
 
 async def _give_up(client: FolderClient, run_id: str) -> None:

@@ -134,20 +134,20 @@ async def follow(
 
     from app.cli.orchestrate import reporting
 
-    told = reporting.Telling(asked.place, workflow, run_id, asked.output)
+    reporter = reporting.RunReporter(asked.place, workflow, run_id, asked.output)
     try:
-        detail, fault = await told.follow(client, after), None
+        detail, fault = await reporter.follow(client, after), None
         if afterwards is not None and exit_codes.of_run(detail) is ExitCode.DONE:
             try:
                 await asyncio.to_thread(afterwards)
             except errors.ControlRoomError as error:
                 fault = error
-        return told.tell_rest(detail, fault)
+        return reporter.report_end(detail, fault)
     except terminal.PipeClosed:
         await client.stop()
         left = await client.call(use_cases.show_run, run_id)
         with contextlib.suppress(terminal.PipeClosed):
-            told.tell_way_on(left)
+            reporter.suggest_next(left)
         raise
 
 
@@ -192,5 +192,5 @@ def _archive(asked: Asked, workflow: Workflow, target: Path) -> None:
     except OSError as error:
         message = f"{workflow.processed_dir} was not archived: {error}"
         raise errors.ControlRoomError(message, code="not_archived") from error
-    if asked.output.tells_steps:
+    if asked.output.prints_steps:
         terminal.say(f"archived {workflow.processed_dir}: {asked.place.shown_path(target)}")

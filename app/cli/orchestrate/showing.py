@@ -25,11 +25,11 @@ def plan(workflow: Workflow, context: Mapping[str, Any], *, as_json: bool) -> in
         raise errors.NotReady(f"{workflow.shown} cannot run here: {lacks[0].message}", flaws=lacks)
     document = workflow.recipe.document
     if as_json:
-        told = {
+        answer = {
             "valid": True, "workflow_file": workflow.shown, "workflow_checksum": workflow.checksum,
             "context": {**document.get("context", {}), **context}, "steps": document["steps"],
         }  # fmt: skip
-        terminal.say_json(told)
+        terminal.say_json(answer)
         return ExitCode.DONE
     terminal.say(f"{workflow.shown} is valid; nothing is started")
     for line in _lines(document["steps"], ""):
@@ -39,13 +39,13 @@ def plan(workflow: Workflow, context: Mapping[str, Any], *, as_json: bool) -> in
 
 def validate(place: Place, paths: Sequence[Path], *, as_json: bool) -> int:
     """Check workflows, and report all their flaws."""
-    told = [_examined(place, path) for path in paths]
+    examined = [_examined(place, path) for path in paths]
     if as_json:
-        terminal.say_json(told)
+        terminal.say_json(examined)
     else:
-        for one in told:
+        for one in examined:
             terminal.say_block(formats.verdict(one["workflow_file"], one))
-    return ExitCode.DONE if all(one["ready"] for one in told) else ExitCode.USAGE
+    return ExitCode.DONE if all(one["ready"] for one in examined) else ExitCode.USAGE
 
 
 def refuse(error: errors.ControlRoomError, *, as_json: bool) -> int:
@@ -57,8 +57,8 @@ def refuse(error: errors.ControlRoomError, *, as_json: bool) -> int:
     if not as_json:
         raise error
     flaws = workflows.flaws(error) if isinstance(error, errors.InputRefused) else []
-    told = {"error": {"code": error.code, "message": error.message, "flaws": flaws}}
-    terminal.say_json({"status": "refused", **told, "exit_code": int(exit_codes.of_error(error))})
+    refusal = {"error": {"code": error.code, "message": error.message, "flaws": flaws}}
+    terminal.say_json({"status": "refused", **refusal, "exit_code": int(exit_codes.of_error(error))})
     terminal.warn(*(f"orchestrate: {line}" for line in common.sentences(error)))
     return exit_codes.of_error(error)
 

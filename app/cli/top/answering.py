@@ -56,7 +56,7 @@ class AnswerScreen(ModalScreen[None]):
                 yield Static(Text(_content(gate)))
             yield OptionList(*(Option(Text(columns.line(option))) for option in gate["options"]), id="options")
             yield Input(placeholder="message (optional)", max_length=gates.MESSAGE_CHARACTERS, id="message")
-            yield Static(id="told", markup=False)
+            yield Static(id="hint", markup=False)
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -64,7 +64,7 @@ class AnswerScreen(ModalScreen[None]):
         options = self.query_one(OptionList)
         options.can_focus = False
         options.highlighted = self._gate["options"].index(self._decision) if self._decision is not None else None
-        self._tell()
+        self._show_hint()
 
     def action_move(self, by: int) -> None:
         """Select another option."""
@@ -80,13 +80,13 @@ class AnswerScreen(ModalScreen[None]):
     @on(OptionList.OptionHighlighted)
     def _chosen(self, event: OptionList.OptionHighlighted) -> None:
         self._decision = self._gate["options"][event.option_index]
-        self._tell()
+        self._show_hint()
 
     @on(Input.Submitted)
     def action_confirm(self) -> None:
         """Send the answer."""
         if self._decision is None:
-            self._tell("choose an option with the arrow keys first")
+            self._show_hint("choose an option with the arrow keys first")
             return
         reply = gates.Reply(
             decision=self._decision,
@@ -103,7 +103,7 @@ class AnswerScreen(ModalScreen[None]):
         except errors.ControlRoomError as error:
             fault = f"{error.message} [{error.code}]"
             if self._is_open():
-                self._tell(fault)
+                self._show_hint(fault)
             else:
                 notify(self.app, fault)
             return
@@ -114,10 +114,10 @@ class AnswerScreen(ModalScreen[None]):
     def _is_open(self) -> bool:
         return self in self.app.screen_stack
 
-    def _tell(self, fault: str | None = None) -> None:
+    def _show_hint(self, fault: str | None = None) -> None:
         hint = f"Enter answers {self._decision!r}, for good" if self._decision is not None else "choose an option"
         whole = f"{hint}; up and down choose, Escape goes back"
-        self.query_one("#told", Static).update(Text(columns.line(fault or whole)))
+        self.query_one("#hint", Static).update(Text(columns.line(fault or whole)))
 
 
 def notify(app: App[None], line: str) -> None:

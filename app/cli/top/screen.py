@@ -136,13 +136,13 @@ class TopApp(App[None]):
         row = self._chosen(table, getattr(self._source.board, table), "gate_id" if table == "gates" else "run_id")
         if row is not None:
             page = f"{self._server.rstrip('/')}/runs/{row['run_id']}"
-            browser.open_page(page, self._tell)
+            browser.open_page(page, self._show_line)
 
     def action_keys(self) -> None:
         """Show the keys."""
         self.push_screen(TextScreen(f"{KEYS}\n\n{_MEANINGS}"))
 
-    def _tell(self, line: str) -> None:
+    def _show_line(self, line: str) -> None:
         # From any thread.
         self.call_later(answering.notify, self, line)
 

@@ -37,18 +37,18 @@ class _Machine:
 
     def begin(self) -> None:
         self._show()
-        self._tell("recipe:started", recipeLabel=self._recipe["label"], backend=self._backend)
+        self._emit_event("recipe:started", recipeLabel=self._recipe["label"], backend=self._backend)
 
     async def execute_step(self) -> str:
         text = outcomes.prompt(composition.filled(self._step["prompt"], self._values()), self._step["outcomes"])
-        self._tell("step:started", promptLength=len(text), backend=self._backend)
+        self._emit_event("step:started", promptLength=len(text), backend=self._backend)
         first, reply = await self._ask(self._state.key, text)
         found, requested = self._extracted(reply), [first]
         if isinstance(found, outcomes.NoOutcome):
             again, reply, found = await self._ask_again(found, first, reply)
             requested.append(again)
         self._outcome = {"outcome": found.outcome, "otherDescription": found.description}
-        self._tell("step:outcome", **self._outcome, responseLength=len(reply), **_measures(*requested))
+        self._emit_event("step:outcome", **self._outcome, responseLength=len(reply), **_measures(*requested))
         self._finished += 1
         self._show()
         return found.outcome
@@ -56,14 +56,14 @@ class _Machine:
     def follow(self, outcome: str) -> runs.Ending | None:
         match transitions.decide(self._recipe, self._state, outcome, self._guardrails):
             case transitions.Advance(step=step):
-                self._tell("step:transition", outcome=outcome, toStep=step)
+                self._emit_event("step:transition", outcome=outcome, toStep=step)
                 self._state = self._state.advanced(step)
                 self._show()
             case transitions.Restart(recipe_id=recipe_id):
-                self._tell("step:transition", outcome=outcome, toRecipe=recipe_id)
+                self._emit_event("step:transition", outcome=outcome, toRecipe=recipe_id)
                 self._restart(recipe_id)
             case transitions.Exit(reason=reason):
-                self._tell_exit(reason)
+                self._emit_exit(reason)
                 return runs.Ending(reason=reason)
             case transitions.Halt() as halt:
                 detail = {"step": self._state.current_step, "outcome": outcome, "limit": halt.limit}
@@ -89,7 +89,7 @@ class _Machine:
     ) -> tuple[records.Record, str, outcomes.Reported]:
         text = outcomes.reminder(missed, self._step["outcomes"], self._ctx.run.driver_version)
         reported = {"error": missed.error, "malformedJson": missed.malformed_json, "responseLength": len(reply)}
-        self._tell("step:retry", promptLength=len(text), **reported, **_measures(first))
+        self._emit_event("step:retry", promptLength=len(text), **reported, **_measures(first))
         self._state = self._state.retried()
         self._show()
         again, reply = await self._ask(f"{self._state.key}{outcomes.REMINDER}", text)
@@ -146,14 +146,14 @@ class _Machine:
         # From a record, not from a clock, so that a replay gets the same time.
         began_at = self._last.completed_at if self._last is not None else run.created_at
         self._state = transitions.State.begun(self._recipe, session_id, began_at, restarts=left.restarts + 1)
-        self._tell("recipe:restarted", fromSessionId=left.session_id, restarts=left.restarts + 1)
+        self._emit_event("recipe:restarted", fromSessionId=left.session_id, restarts=left.restarts + 1)
         self.begin()
 
     def _failed(
         self, reason: str, code: str, message: str, detail: plain.Object, cause: str | None = None
     ) -> errors.RunFailed:
         self._show()
-        self._tell_exit(reason, error=message)
+        self._emit_exit(reason, error=message)
         key, causes = cause or self._state.key, (cause,) if cause else ()
         return errors.RunFailed(message, code=code, reason=reason, key=key, detail=detail, causes=causes)
 
@@ -186,11 +186,11 @@ class _Machine:
             machine |= self._outcome
         self._ctx.show(slots.Progress(finished_steps=self._finished, total_steps=self._total, machine=machine))
 
-    def _tell_exit(self, reason: str, error: str | None = None) -> None:
+    def _emit_exit(self, reason: str, error: str | None = None) -> None:
         costs = {"totalCostUsd": records.total(self._costs.values()), "stepCostsUsd": dict(self._costs)}
-        self._tell("recipe:exited", reason=reason, error=error, **costs, **self._outcome)
+        self._emit_event("recipe:exited", reason=reason, error=error, **costs, **self._outcome)
 
-    def _tell(self, event: str, **facts: plain.Json) -> None:
+    def _emit_event(self, event: str, **facts: plain.Json) -> None:
         state = self._state
         fields = {
             "event": event,

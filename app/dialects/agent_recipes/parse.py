@@ -26,7 +26,7 @@ def parse(source: str) -> library.Recipe:
     document = json_source.document(source)
     found = json_schemas.flaws(schema.json_schema(), document, lenient=_formless(document))
     if isinstance(document, dict):
-        found = json_schemas.told(itertools.chain(forms.in_words(found, schema.FORMS), _unsound(document)))
+        found = json_schemas.first_flaws(itertools.chain(forms.in_words(found, schema.FORMS), _unsound(document)))
     if found:
         first = found[0]
         raise errors.RecipeInvalid(f"The recipe is not valid: {first.path} {first.message}", flaws=found)

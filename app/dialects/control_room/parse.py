@@ -25,7 +25,7 @@ def parse(source: str) -> library.Recipe:
     found = json_schemas.flaws(schema.json_schema(), document)
     if isinstance(document, dict):
         worded = forms.in_words(map(_renamed, found), schema.FORMS)
-        found = json_schemas.told(itertools.chain(worded, _Survey(document).flaws()))
+        found = json_schemas.first_flaws(itertools.chain(worded, _Survey(document).flaws()))
     if found:
         raise errors.RecipeInvalid(f"The recipe is not valid: {_described(found[0])}", flaws=found)
     return library.Recipe(

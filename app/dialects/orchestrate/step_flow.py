@@ -133,7 +133,7 @@ class _Execution:
         pattern = self._filler.pattern(wanted["glob"])
         await self._refuse_gaps()
         await self._refuse_unsafe([pattern], pattern=True)
-        self._tell_wait(pattern, wanted)
+        self._emit_wait(pattern, wanted)
         requested = file_operations.WaitForFiles(
             pattern=pattern,
             literal=self._filler.literals.get(pattern) if self._is_second else None,
@@ -145,7 +145,7 @@ class _Execution:
         output = await self._perform(self._spot.key, requested)
         self._finish(results.of_wait(self.step_result.records, output or {}))
 
-    def _tell_wait(self, pattern: str, wanted: plain.Object) -> None:
+    def _emit_wait(self, pattern: str, wanted: plain.Object) -> None:
         facts = {"waits_for": pattern, "min_count": wanted["min_count"], "timeout_sec": wanted["timeout_sec"]}
         self._spot.running.update(facts)
         if self._is_second:

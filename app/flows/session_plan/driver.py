@@ -67,7 +67,7 @@ class _Course:
         """Content of its file according to the journal; None before the file is made."""
         self._earlier: dict[str | None, None] = dict.fromkeys(args.get("earlier", ()))
         """Hashes of the file's earlier contents, in order."""
-        self._tells_earlier = "earlier" in args
+        self._passes_earlier = "earlier" in args
         """Whether the next journal gets these hashes; journals of earlier driver versions do not pass them on."""
         self._by_person: plans.Plan | None = None
         """The plan, if its content is exactly what a person last wrote to the file."""
@@ -83,7 +83,7 @@ class _Course:
         shown: dict[str, plain.Json] = {"plan": self.plan.to_json(), "on_file": on_file, "last": last}
         if self._is_stale:
             shown["stale"] = True
-        if last and self._tells_earlier:
+        if last and self._passes_earlier:
             # The next journal begins with the plan alone, and needs the earlier contents of the file.
             shown["earlier"] = [each for each in self._earlier if each is not None][-MOST_EARLIER:]
         record = await self._ctx.perform(f"input#{number}", operations.Input(name=NAME, shown=shown))

@@ -156,8 +156,8 @@ def outputs_wanted(plan: plans.Plan, task: plans.Task) -> dict[task_outputs.Refe
     try:
         references = task_outputs.references(task.args)
     except ValueError as error:
-        told = f"an argument of task {task.id} cannot be resolved: {error}; change the task, and retry it"
-        raise errors.StepError(told, code=OUTPUT_INVALID) from error
+        message = f"an argument of task {task.id} cannot be resolved: {error}; change the task, and retry it"
+        raise errors.StepError(message, code=OUTPUT_INVALID) from error
     wanted: dict[task_outputs.Reference, plain.Object] = {}
     for reference in references:
         earlier = plan.task(reference.task)
@@ -166,9 +166,9 @@ def outputs_wanted(plan: plans.Plan, task: plans.Task) -> dict[task_outputs.Refe
                 state = "was marked as done by hand, without a run"
             else:
                 state = f"{'does not exist' if earlier is None else f'is {earlier.status}'}; retry it when that is done"
-            told = f"task {task.id} needs {reference}, and task {reference.task} {state}"
+            message = f"task {task.id} needs {reference}, and task {reference.task} {state}"
             facts = {"task": reference.task, reference.field: reference.name}
-            raise errors.StepError(told, code=OUTPUT_MISSING, detail=facts)
+            raise errors.StepError(message, code=OUTPUT_MISSING, detail=facts)
         wanted[reference] = {"run_id": earlier.run_id, "task": earlier.id, reference.field: reference.name}
     return wanted
 
@@ -194,8 +194,8 @@ def expect(plan: plans.Plan, revision: int | None) -> None:
         errors.Conflict: `plan_changed`, with the plan.
     """
     if revision not in (None, plan.revision):
-        told = f"the plan {plan.session_id} was changed meanwhile; its revision is now {plan.revision}"
-        raise errors.Conflict(told, code="plan_changed", detail={"plan": plan.to_json()})
+        message = f"the plan {plan.session_id} was changed meanwhile; its revision is now {plan.revision}"
+        raise errors.Conflict(message, code="plan_changed", detail={"plan": plan.to_json()})
 
 
 def the_task(plan: plans.Plan, task_id: int) -> plans.Task:
@@ -206,8 +206,8 @@ def the_task(plan: plans.Plan, task_id: int) -> plans.Task:
     """
     found = plan.task(task_id)
     if found is None:
-        told = f"the plan {plan.session_id} has no task {task_id}"
-        raise errors.NotFound(told, code="task_not_found", detail={"session_id": plan.session_id, "task": task_id})
+        message = f"the plan {plan.session_id} has no task {task_id}"
+        raise errors.NotFound(message, code="task_not_found", detail={"session_id": plan.session_id, "task": task_id})
     return found
 
 
@@ -295,8 +295,8 @@ def _is_ready(task: plans.Task, done: Container[int]) -> bool:
 def _why(run_id: str, fact: RunFact) -> Mapping[str, plain.Json]:
     if fact.status is None:
         return errors.ControlRoomError(f"its run {run_id} was deleted", code=RUN_DELETED).to_json()
-    told = f"its run {run_id} is {fact.status}"
-    return fact.error or errors.RunFailed(told, code=f"run_{fact.status}").to_json()
+    message = f"its run {run_id} is {fact.status}"
+    return fact.error or errors.RunFailed(message, code=f"run_{fact.status}").to_json()
 
 
 def _replaced(value: T, **fields: Any) -> T:

@@ -258,8 +258,8 @@ def _with(plan: plans.Plan, task: plans.Task, at: str, status: plans.PlanState |
 def _of_plan_at_work(plan: plans.Plan, task_id: int, status: plans.TaskState, verb: str) -> plans.Task:
     task = rules.the_task(plan, task_id)
     if plan.status not in _AT_WORK:
-        told = f"the plan {plan.session_id} is {plan.status}; a task can be {verb} while it is {_listed(_AT_WORK)}"
-        raise _wrong(plan, told)
+        message = f"the plan {plan.session_id} is {plan.status}; a task can be {verb} while it is {_listed(_AT_WORK)}"
+        raise _wrong(plan, message)
     _is(plan, task, status, verb)
     return task
 
@@ -294,10 +294,10 @@ def _listed(names: Sequence[str]) -> str:
     return " or ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
 
 
-def _wrong(plan: plans.Plan, told: str) -> errors.WrongState:
-    return errors.WrongState(told, detail={"session_id": plan.session_id, "status": plan.status.value})
+def _wrong(plan: plans.Plan, message: str) -> errors.WrongState:
+    return errors.WrongState(message, detail={"session_id": plan.session_id, "status": plan.status.value})
 
 
-def _wrong_task(plan: plans.Plan, task: plans.Task, told: str) -> errors.WrongState:
+def _wrong_task(plan: plans.Plan, task: plans.Task, message: str) -> errors.WrongState:
     facts = {"session_id": plan.session_id, "task": task.id, "status": task.status.value}
-    return errors.WrongState(told, detail=facts)
+    return errors.WrongState(message, detail=facts)

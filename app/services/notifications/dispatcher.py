@@ -209,8 +209,8 @@ class Dispatcher:
             if queue.behind is not None and len(queue.pending) < MOST_PENDING // 2:
                 await self._catch_up(queue, queue.behind)
             if queue.behind is None:
-                told = [one for portion in portions for one in derivation.of_portion(portion)]
-                self._enqueue(queue, told, "" if queue.is_open else queue.floor)
+                messages = [one for portion in portions for one in derivation.of_portion(portion)]
+                self._enqueue(queue, messages, "" if queue.is_open else queue.floor)
             queue.is_open = True
         self._place = reached
         questions = await self._questions.drain()

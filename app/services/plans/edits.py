@@ -67,8 +67,8 @@ def with_new_task(plan: plans.Plan, task: plans.Task, at: str) -> plans.Plan:
     """
     transitions.expect_chief_away(plan)
     if len(plan.tasks) >= requests.TASKS:
-        told = f"the plan {plan.session_id} has {requests.TASKS} tasks, and cannot have more"
-        raise errors.Conflict(told, code="too_many_tasks", detail={"session_id": plan.session_id})
+        message = f"the plan {plan.session_id} has {requests.TASKS} tasks, and cannot have more"
+        raise errors.Conflict(message, code="too_many_tasks", detail={"session_id": plan.session_id})
     # A repeated request finds its own task among them.
     others = [each for each in plan.tasks if each.id != task.id]
     _refuse([*_number_flaws(plan, task), *_flaws_at(others, (*others, task), task)], "tasks_invalid")
@@ -86,9 +86,9 @@ def is_added(plan: plans.Plan, new: requests.NewTask) -> bool:
     if known is None or new.idempotency_key is None:
         return False
     if known.request_sha256 != new.sha256():
-        told = f"the idempotency key belongs to another request, which added task {known.id}"
+        message = f"the idempotency key belongs to another request, which added task {known.id}"
         facts = {"session_id": plan.session_id, "task": known.id}
-        raise errors.Conflict(told, code="idempotency_conflict", detail=facts)
+        raise errors.Conflict(message, code="idempotency_conflict", detail=facts)
     return True
 
 
@@ -174,9 +174,9 @@ def without_task(plan: plans.Plan, task_id: int, at: str) -> plans.Plan:
         raise _begun(plan, task, "cannot be removed")
     needed_by = task_graphs.dependents(_nodes(plan.tasks), task_id)
     if needed_by:
-        told = f"task {task_id} is needed by {', '.join(str(each) for each in needed_by)}"
+        message = f"task {task_id} is needed by {', '.join(str(each) for each in needed_by)}"
         facts = {"session_id": plan.session_id, "task": task_id, "needed_by": needed_by}
-        raise errors.Conflict(told, code="task_needed", detail=facts)
+        raise errors.Conflict(message, code="task_needed", detail=facts)
     left = tuple(each for each in plan.tasks if each.id != task_id)
     return rules.changed(plan, at, tasks=left, last_task_id=plan.highest_task_id)
 
@@ -203,7 +203,7 @@ def _flaws_at(known: Sequence[plans.Task], tasks: Sequence[plans.Task], task: pl
     Args:
         known: The tasks before the change.
     """
-    wrong = task_graphs.flaws(_nodes(tasks), told_at=task.id)
+    wrong = task_graphs.flaws(_nodes(tasks), reported_at=task.id)
     if wrong:
         return wrong
     # References of other tasks may have been broken before; this change is refused only for those that it breaks.
@@ -226,8 +226,8 @@ def _users(tasks: Sequence[plans.Task], paths: Sequence[str]) -> list[task_outpu
 
 def _number_flaws(plan: plans.Plan, task: plans.Task) -> Iterator[errors.Flaw]:
     if task.id <= plan.highest_task_id:
-        told = f"must be above {plan.highest_task_id}: numbers are never given twice"
-        yield errors.Flaw(path="$.id", code="duplicate_task", message=told)
+        message = f"must be above {plan.highest_task_id}: numbers are never given twice"
+        yield errors.Flaw(path="$.id", code="duplicate_task", message=message)
     elif task.id > requests.TASK_IDS[-1]:
         yield _beyond("$.id")
 
@@ -240,8 +240,8 @@ def _order_flaws(plan: plans.Plan, order: Sequence[int]) -> Iterator[errors.Flaw
     known, places = {task.id: task for task in plan.tasks}, {each: at for at, each in reversed([*enumerate(order)])}
     missing = [task_id for task_id in known if task_id not in places]
     if missing:
-        told = f"names every task once; missing: {', '.join(str(each) for each in missing)}"
-        yield errors.Flaw(path="$.order", code="order_incomplete", message=told)
+        message = f"names every task once; missing: {', '.join(str(each) for each in missing)}"
+        yield errors.Flaw(path="$.order", code="order_incomplete", message=message)
     for at, each in enumerate(order):
         path = f"$.order[{at}]"
         if each not in known:
@@ -251,8 +251,10 @@ def _order_flaws(plan: plans.Plan, order: Sequence[int]) -> Iterator[errors.Flaw
         else:
             later = [dep for dep in known[each].deps if places.get(dep, -1) > at]
             if later:
-                told = f"task {each} depends on {', '.join(str(dep) for dep in later)}, and cannot be placed before it"
-                yield errors.Flaw(path=path, code="order_breaks_dependency", message=told)
+                reason = (
+                    f"task {each} depends on {', '.join(str(dep) for dep in later)}, and cannot be placed before it"
+                )
+                yield errors.Flaw(path=path, code="order_breaks_dependency", message=reason)
 
 
 def _refuse(flaws: Sequence[errors.Flaw], code: str) -> None:
@@ -260,6 +262,6 @@ def _refuse(flaws: Sequence[errors.Flaw], code: str) -> None:
         raise errors.RequestInvalid(f"{flaws[0].path}: {flaws[0].message}", code=code, flaws=flaws)
 
 
-def _begun(plan: plans.Plan, task: plans.Task, told: str) -> errors.Conflict:
+def _begun(plan: plans.Plan, task: plans.Task, refusal: str) -> errors.Conflict:
     facts = {"session_id": plan.session_id, "task": task.id, "status": task.status.value}
-    return errors.Conflict(f"task {task.id} is {task.status} and {told}", code="task_begun", detail=facts)
+    return errors.Conflict(f"task {task.id} is {task.status} and {refusal}", code="task_begun", detail=facts)

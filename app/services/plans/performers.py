@@ -103,5 +103,5 @@ async def _started(start: Callable[[], Awaitable[str]]) -> records.Result:
 
 def _failed(error: errors.ControlRoomError) -> records.Result:
     refusal: Any = tasks.refusal(error)
-    told = records.StepError(code=error.code, message=error.message, detail=refusal["detail"])
-    return records.Result(status=states.StepState.FAILED, error=told)
+    failure = records.StepError(code=error.code, message=error.message, detail=refusal["detail"])
+    return records.Result(status=states.StepState.FAILED, error=failure)

@@ -170,8 +170,8 @@ class PlanCommands:
     async def _load(self, command: Command) -> None:
         command.taken_up += 1
         if command.taken_up > _MOST_LOADS:
-            told = f"the run of the plan {command.session_id} cannot be loaded; see the log"
-            raise errors.Unavailable(told, code="planner_broken")
+            message = f"the run of the plan {command.session_id} cannot be loaded; see the log"
+            raise errors.Unavailable(message, code="planner_broken")
         plan = await self._repository.find(command.session_id)
         await (self._plan_runs.wake(command.session_id) if plan is None else self._plan_runs.ensure(plan))
 

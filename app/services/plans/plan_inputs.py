@@ -86,7 +86,7 @@ class PlanInputs:
         """Plans whose handling has failed, with the errors."""
         self.stopped = asyncio.Event()
         """Set when no further input is given."""
-        self.tell_full: Callable[[str], None] = lambda session_id: None
+        self.notify_full: Callable[[str], None] = lambda session_id: None
         """Called with a plan whose journal is full."""
 
     async def stop(self) -> None:
@@ -106,7 +106,7 @@ class PlanInputs:
     def note_broken(self, session_id: str, error: BaseException) -> None:
         """Record and log that the handling of a plan has failed; an empty id stands for all plans."""
         self.broken[session_id] = error
-        self._repository.tell(session_id)
+        self._repository.notify(session_id)
         facts = {"session_id": session_id}
         _log.critical("the planner failed on %s", session_id or "all plans", exc_info=error, extra=facts)
 
@@ -126,7 +126,7 @@ class PlanInputs:
                 except (errors.Conflict, errors.DiskFull, errors.Unavailable, errors.StorageFault) as error:
                     pause = self.hindered(plan.session_id, error, pause)
                     waiting.fault, value = error, None
-                    self._repository.tell(plan.session_id)
+                    self._repository.notify(plan.session_id)
                 except errors.InterruptionFault:
                     raise
                 except Exception as error:  # noqa: BLE001 - a fault in one plan must not stop the others
@@ -187,12 +187,12 @@ class PlanInputs:
             }  # fmt: skip
         if await self._repository.find(plan.session_id) is None:
             waiting.open = None
-            self._repository.tell(plan.session_id)
+            self._repository.notify(plan.session_id)
             return None
         self._agreed.add(plan.session_id)
         self._note_own(plan)
         if shown["last"]:
-            self.tell_full(plan.session_id)
+            self.notify_full(plan.session_id)
             # A person may edit the file before the next run has begun.
             passed = {name: shown[name] for name in ("plan", "earlier")} if "earlier" in shown else {}
             return {"kind": "continue", **passed}
@@ -254,7 +254,7 @@ class PlanInputs:
             if waiting.watches:
                 self._watch(plan, waiting, facts)
             return None
-        seen: dict[str, plain.Json] = {each: _told(facts[each]) for each in facts}
+        seen: dict[str, plain.Json] = {each: _fact_json(facts[each]) for each in facts}
         value: dict[str, plain.Json] = {"kind": "look", "facts": seen, "limit": limit}
         value["scoped"] = scoped.to_json() if unscoped else None
         if begins and await self._repository.was_removed(plan.session_id):
@@ -338,7 +338,7 @@ class PlanInputs:
                 following.set_result(plan)
         if left := [each for each in known if not each[1].done()]:
             self._following[plan.session_id] = left
-        self._repository.tell(plan.session_id)
+        self._repository.notify(plan.session_id)
 
 
 def running(plan: plans.Plan) -> list[str]:
@@ -373,7 +373,7 @@ def _lacks_room(plan: plans.Plan) -> bool:
     return is_running and any(task.status is plans.TaskState.PENDING for task in plan.tasks)
 
 
-def _told(fact: rules.RunFact) -> dict[str, plain.Json]:
+def _fact_json(fact: rules.RunFact) -> dict[str, plain.Json]:
     status = None if fact.status is None else fact.status.value
     known: dict[str, plain.Json] = {"status": status, "error": plain.plain(fact.error), "ended_at": fact.ended_at}
     known |= {"partial": True} if fact.partial else {}

@@ -51,7 +51,7 @@ class Planner:
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
         self._works = False
-        inputs.tell_full = lambda session_id: self._begin(self._continued(session_id), session_id)
+        inputs.notify_full = lambda session_id: self._begin(self._continued(session_id), session_id)
 
     # -- start and stop
 

@@ -338,8 +338,8 @@ class Plans(PlanQueries):
                 plan = await self._planner.commands.after(session_id, opened, following)
             except errors.DiskFull as error:
                 if delivered:
-                    told = "the change is journalled and takes effect once plan.json can be written"
-                    raise errors.DiskFull(f"{told}: {error.message}", detail=error.detail) from error
+                    message = "the change is journalled and takes effect once plan.json can be written"
+                    raise errors.DiskFull(f"{message}: {error.message}", detail=error.detail) from error
                 raise
             if delivered:
                 return plan
@@ -394,6 +394,6 @@ class Plans(PlanQueries):
 
 def _repeated(plan: plans.Plan, new: NewPlan) -> Created:
     if plan.request_sha256 != new.sha256():
-        told = f"the idempotency key belongs to another request, which made the plan {plan.session_id}"
-        raise errors.Conflict(told, code="idempotency_conflict", detail={"session_id": plan.session_id})
+        message = f"the idempotency key belongs to another request, which made the plan {plan.session_id}"
+        raise errors.Conflict(message, code="idempotency_conflict", detail={"session_id": plan.session_id})
     return Created(plan=plan, existed=True)

@@ -23,7 +23,7 @@ _MOST_ISSUES = 1000
 _FAILURE = "task"
 _CLOSED_BY_SUCCESS = frozenset({_FAILURE, "dod"})
 # Failures that have issues of their own, or that a person has caused.
-_TOLD_OTHERWISE = frozenset({"dod_failed", "run_cancelled", rules.RUN_DELETED})
+_SHOWN_OTHERWISE = frozenset({"dod_failed", "run_cancelled", rules.RUN_DELETED})
 
 
 class PlanRepository:
@@ -94,10 +94,10 @@ class PlanRepository:
         """
         found = await self.find(session_id)
         if found is None:
-            told = f"there is no plan {session_id!r:.80}"
+            message = f"there is no plan {session_id!r:.80}"
             if await self.was_lost(session_id):
-                told += " any more: its file was removed; delete the plan to end it for good"
-            raise errors.NotFound(told, code="plan_not_found")
+                message += " any more: its file was removed; delete the plan to end it for good"
+            raise errors.NotFound(message, code="plan_not_found")
         self.seen(found)
         return found
 
@@ -112,7 +112,7 @@ class PlanRepository:
             errors.StorageFault: it could not be made durable.
         """
         await self._kept.put(plan)
-        self.tell(plan.session_id)
+        self.notify(plan.session_id)
         return plan
 
     async def write(self, known: plans.Plan, renewed: plans.Plan) -> None:
@@ -133,7 +133,7 @@ class PlanRepository:
             await self._kept.put(renewed, known)
         finally:
             # Even after a failed write the file may have new content.
-            self.tell(renewed.session_id)
+            self.notify(renewed.session_id)
 
     async def remove(self, session_id: str) -> None:
         """Remove a plan permanently.
@@ -144,7 +144,7 @@ class PlanRepository:
         try:
             await self._kept.remove(session_id)
         finally:
-            self.tell(session_id)
+            self.notify(session_id)
 
     async def was_removed(self, session_id: str) -> bool:
         """Return whether a plan with an id was removed."""
@@ -175,7 +175,7 @@ class PlanRepository:
         except (errors.Conflict, errors.NotFound) as error:
             _log.error("not closed: %s", error.message, extra={"code": error.code})
 
-    def tell(self, session_id: str) -> None:
+    def notify(self, session_id: str) -> None:
         """Wake the waiters for changes of a plan."""
         self.written(session_id)
         news = self._news.pop(session_id, None)
@@ -205,17 +205,17 @@ def _new_failures(known: plans.Plan, changed: plans.Plan, masker: plain.Masker) 
 def _issue(plan: plans.Plan, task: plans.Task, masker: plain.Masker) -> issues.Issue | None:
     """Return the issue of a failed task, None if it needs none; the same failure always gives the same issue."""
     error: dict[str, Any] = dict(task.error or {})
-    if error.get("code") in _TOLD_OTHERWISE:
+    if error.get("code") in _SHOWN_OTHERWISE:
         return None
     # Masked before any text is cut, so that no half of a secret remains.
-    told, error = masker.mask(task.description), masker.mask(error)
+    description, error = masker.mask(task.description), masker.mask(error)
     made = task.run_id or f"attempt {task.attempt}"
     digest = plain.sha256(f"{plan.session_id}:{task.id}:{made}".encode())
     return issues.made(
         f"iss_{digest[:20]}",
         task.ended_at or plan.updated_at,
-        title=f"Task {task.id} failed: {plain.preview(told)}"[: issue_texts.TITLE_CHARACTERS],
-        body=_body(task, told, error)[: issue_texts.BODY_CHARACTERS],
+        title=f"Task {task.id} failed: {plain.preview(description)}"[: issue_texts.TITLE_CHARACTERS],
+        body=_body(task, description, error)[: issue_texts.BODY_CHARACTERS],
         kind=_FAILURE,
         run_id=task.run_id,
         session_id=plan.session_id,
@@ -225,9 +225,9 @@ def _issue(plan: plans.Plan, task: plans.Task, masker: plain.Masker) -> issues.I
     )
 
 
-def _body(task: plans.Task, told: str, error: dict[str, Any]) -> str:
+def _body(task: plans.Task, description: str, error: dict[str, Any]) -> str:
     where = f" at the step {error['key']}" if error.get("key") else ""
     by = f"Its run {task.run_id} failed{where}" if task.run_id else "No run could be made for it"
     if error.get("code") in (rules.NOT_MET, rules.REVIEW_FAILED):
         by = f"Its run {task.run_id} is done, but the task is not"
-    return f"{told}\n\n{by}: {error.get('message')} ({error.get('code')})"
+    return f"{description}\n\n{by}: {error.get('message')} ({error.get('code')})"

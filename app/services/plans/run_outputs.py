@@ -43,14 +43,14 @@ class RunOutputs:
         try:
             found = await read(asked["run_id"], asked[field])
         except (errors.NotFound, errors.JournalCorrupt, refs.BrokenReference) as error:
-            told = f"the {field} {asked[field]!r:.80} of task {asked['task']} cannot be read: {error.message}"
+            message = f"the {field} {asked[field]!r:.80} of task {asked['task']} cannot be read: {error.message}"
             advice = "name another one, or retry that task"
-            raise errors.StepError(f"{told}; {advice}", code=rules.OUTPUT_MISSING, detail=facts) from error
+            raise errors.StepError(f"{message}; {advice}", code=rules.OUTPUT_MISSING, detail=facts) from error
         size_bytes = len(plain.encode(found))
         if size_bytes > VALUE_BYTES:
-            told = f"the {field} {asked[field]!r:.80} of task {asked['task']} has {size_bytes} bytes"
+            message = f"the {field} {asked[field]!r:.80} of task {asked['task']} has {size_bytes} bytes"
             advice = f"an argument has at most {VALUE_BYTES}; name a part of it, or the path of its file"
-            raise errors.StepError(f"{told}; {advice}", code=TOO_LARGE, detail=facts)
+            raise errors.StepError(f"{message}; {advice}", code=TOO_LARGE, detail=facts)
         return found
 
     async def value(self, run_id: str, name: str) -> plain.Json:
@@ -83,8 +83,8 @@ class RunOutputs:
         written = paths(await self._runs.reader.view(run_id))
         if slot not in written:
             there = ", ".join(written) or "none"
-            told = f"run {run_id} has written no file of that slot; there are files of: {there}"
-            raise errors.NotFound(told, code="slot_not_written")
+            message = f"run {run_id} has written no file of that slot; there are files of: {there}"
+            raise errors.NotFound(message, code="slot_not_written")
         return written[slot]
 
     async def view(self, run_id: str) -> views.RunView:

@@ -144,13 +144,13 @@ class Scoper:
 
         If the question asks for a recipe, an answer that is the id of one names it.
         """
-        told = task if task.scoping_question is not None else _asking(task, self._which_recipe())
+        questioned = task if task.scoping_question is not None else _asking(task, self._which_recipe())
         named = answer.recipe_id or self._named(task, answer.answer)
         args = plain.plain(answer.args)
         if named is None:
-            return dataclasses.replace(told, scoping_answer=answer.answer, args={**task.args, **args})
+            return dataclasses.replace(questioned, scoping_answer=answer.answer, args={**task.args, **args})
         args = {**self._accepted_by(named, self.unrouted(task)), **args}
-        return dataclasses.replace(told, scoping_answer=answer.answer, args=args, recipe_id=named, routed=False)
+        return dataclasses.replace(questioned, scoping_answer=answer.answer, args=args, recipe_id=named, routed=False)
 
     # -- recipe and arguments
 

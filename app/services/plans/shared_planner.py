@@ -179,5 +179,5 @@ class SharedPlanner(Planner):
 
 
 def _unanswered(session_id: str) -> errors.Unavailable:
-    told = f"no worker has carried the plan {session_id} on in {ANSWER_SECONDS:g} s: is one running?"
-    return errors.Unavailable(told, code="planner_broken")
+    message = f"no worker has carried the plan {session_id} on in {ANSWER_SECONDS:g} s: is one running?"
+    return errors.Unavailable(message, code="planner_broken")

@@ -19,8 +19,8 @@ def text(task: plans.Task) -> str:
     Questions of the system concern recipes and arguments and have no meaning for an agent, so only their answers are
     included.
     """
-    told = (_told(each, task.recipe_id) for each in answered(task))
-    return "\n\n".join((task.description, *(words for words in told if words)))
+    answers = (_answer_text(each, task.recipe_id) for each in answered(task))
+    return "\n\n".join((task.description, *(words for words in answers if words)))
 
 
 def answered(task: plans.Task) -> tuple[plans.Scoping, ...]:
@@ -106,7 +106,7 @@ def at_place(flaw: errors.Flaw, path: str) -> errors.Flaw:
     return dataclasses.replace(flaw, path=f"{path}{flaw.path[1:]}")
 
 
-def _told(scoping: plans.Scoping, recipe_id: str | None) -> str:
+def _answer_text(scoping: plans.Scoping, recipe_id: str | None) -> str:
     if scoping.asked_by != plans.BY_SYSTEM:
         return f"{scoping.question}\n{scoping.answer}"
     return "" if scoping.answer.strip() == recipe_id else scoping.answer
@@ -114,6 +114,6 @@ def _told(scoping: plans.Scoping, recipe_id: str | None) -> str:
 
 def refusal(error: errors.ControlRoomError) -> Mapping[str, plain.Json]:
     """Return the reason why no run could be started, in the form that a task stores."""
-    told, flaws = error.to_json(), [flaw.to_json() for flaw in getattr(error, "flaws", ())]
-    detail: Mapping[str, plain.Json] = plain.plain(told["detail"] | ({"flaws": flaws} if flaws else {}))
-    return told | {"detail": detail}
+    refused, flaws = error.to_json(), [flaw.to_json() for flaw in getattr(error, "flaws", ())]
+    detail: Mapping[str, plain.Json] = plain.plain(refused["detail"] | ({"flaws": flaws} if flaws else {}))
+    return refused | {"detail": detail}

@@ -38,7 +38,7 @@ class CheckedDisk:
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         whole = offset == 0 and size < 0
-        return self._checked("read", path, partial(self._disk.read, path, offset, size), tells=whole)
+        return self._checked("read", path, partial(self._disk.read, path, offset, size), reports=whole)
 
     def read_synced(self, path: str, offset: int = 0) -> bytes:
         return self._checked("read_synced", path, partial(self._disk.read_synced, path, offset))
@@ -73,7 +73,7 @@ class CheckedDisk:
         look: Callable[[], T],
         again: Callable[[], object] | None = None,
         *,
-        tells: bool = True,
+        reports: bool = True,
     ) -> T:
         # Every read passes here, and usually no run is held back and no read has failed.
         faults = self._faults
@@ -89,7 +89,7 @@ class CheckedDisk:
                 raise
             repeat = partial(self._checked, name, path, again or look)
             raise faults.failed((name, path), error, repeat) from error
-        if tells and (name, path) in faults.noted:
+        if reports and (name, path) in faults.noted:
             faults.succeeded((name, path))
         return found
 

@@ -93,8 +93,8 @@ class ReadFaults:
                 self.noted[call] = fault
         if known is None:
             _log.warning("%s cannot be read now: %s", call[1] or ".", error, extra={"file": call[1]})
-            self._tell()
-        return _told(fault, max(1, math.ceil(fault.due - self._clock.monotonic())))
+            self._notify()
+        return _error_of(fault, max(1, math.ceil(fault.due - self._clock.monotonic())))
 
     def succeeded(self, call: Call) -> None:
         """Note that a read succeeds again."""
@@ -138,7 +138,7 @@ class ReadFaults:
         with self._guard:
             shared = [fault for fault in self.noted.values() if fault.path in layout.FOLDERS]
         for fault in shared:
-            raise _told(fault, max(1, math.ceil(fault.due - self._clock.monotonic())))
+            raise _error_of(fault, max(1, math.ceil(fault.due - self._clock.monotonic())))
 
     @property
     def found(self) -> bool:
@@ -174,7 +174,7 @@ class ReadFaults:
         """Start to repeat failed reads."""
         self._loop = asyncio.get_running_loop()
         self._workers = workers
-        self._tell()
+        self._notify()
 
     def end(self) -> None:
         """Stop repeating reads."""
@@ -188,7 +188,7 @@ class ReadFaults:
             self._readable.clear()
             await self._readable.wait()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._loop is not None and self.noted:
             # A loop that was closed meanwhile repeats no read.
             with contextlib.suppress(RuntimeError):
@@ -248,7 +248,7 @@ class ReadFaults:
                     self._loop.call_soon_threadsafe(partial(self._readable.set))
 
 
-def _told(fault: _Fault, seconds: int) -> errors.Unreadable:
+def _error_of(fault: _Fault, seconds: int) -> errors.Unreadable:
     run_id, file = layout.run_of(fault.path) or (None, fault.path)
     place, reason = fault.path or "the data directory", fault.reason
     return errors.Unreadable(

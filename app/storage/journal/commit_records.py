@@ -86,13 +86,13 @@ def _records(content: bytes, begin: int) -> Iterator[Record]:
 
 def _record(content: bytes, begin: int) -> tuple[Record | None, int]:
     end = content.find(b"\n", begin)
-    told = _parsed(content[begin:end]) if end >= 0 else {}
+    header = _parsed(content[begin:end]) if end >= 0 else {}
     try:
-        size, check = int(told["bytes"]), str(told["crc32"])
+        size, check = int(header["bytes"]), str(header["crc32"])
         record = Record(
-            run_id=str(told["run_id"]),
-            path=str(told["path"]),
-            offset=int(told["offset"]),
+            run_id=str(header["run_id"]),
+            path=str(header["path"]),
+            offset=int(header["offset"]),
             content=content[end + 1 : end + 1 + max(0, size)],
         )
     except (KeyError, ValueError, TypeError):

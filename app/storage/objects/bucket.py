@@ -94,7 +94,7 @@ class Bucket:
 
     def put(self, name: str, content: bytes) -> None:
         """Write an object durably."""
-        with self._told(name):
+        with self._faults_of(name):
             self._calls.put(self._store, name, content, use_multipart=False)
         if self._root is not None:
             self._sync(self._root / name)
@@ -104,7 +104,7 @@ class Bucket:
         from obstore import exceptions
 
         try:
-            with self._told(name, exceptions.AlreadyExistsError):
+            with self._faults_of(name, exceptions.AlreadyExistsError):
                 # One request, since a reader must never find half of the content.
                 self._calls.put(self._store, name, content, use_multipart=False, mode="create")
         except exceptions.AlreadyExistsError:
@@ -119,7 +119,7 @@ class Bucket:
         Raises:
             FileNotFoundError: the object does not exist.
         """
-        with self._told(name):
+        with self._faults_of(name):
             if begin == 0 and end is None:
                 return bytes(self._calls.get(self._store, name).bytes())
         # The size is read first: servers answer a range beyond the end in different ways.
@@ -127,7 +127,7 @@ class Bucket:
         end = size if end is None else min(end, size)
         if begin >= end:
             return b""
-        with self._told(name):
+        with self._faults_of(name):
             return bytes(self._calls.get_range(self._store, name, start=begin, end=end))
 
     def look(self, name: str) -> Found:
@@ -136,7 +136,7 @@ class Bucket:
         Raises:
             FileNotFoundError: the object does not exist.
         """
-        with self._told(name):
+        with self._faults_of(name):
             return _found(self._calls.head(self._store, name))
 
     def has(self, name: str) -> bool:
@@ -149,7 +149,7 @@ class Bucket:
 
     def all(self, prefix: str) -> Iterator[Found]:
         """Yield the objects below a path; the path consists of whole parts of names."""
-        with self._told(prefix):
+        with self._faults_of(prefix):
             for chunk in self._calls.list(self._store, prefix):
                 yield from map(_found, chunk)
 
@@ -157,7 +157,7 @@ class Bucket:
         """Remove objects; missing ones are skipped."""
         # S3 removes many with one request; the other providers stop at the first missing one.
         for some in filter(None, [names]) if self._scheme == "s3" else [[name] for name in names]:
-            with suppress(FileNotFoundError), self._told(some[0]):
+            with suppress(FileNotFoundError), self._faults_of(some[0]):
                 self._calls.delete(self._store, some)
 
     @property
@@ -176,7 +176,7 @@ class Bucket:
                 return
 
     @contextmanager
-    def _told(self, name: str, *meant: type[BaseException]) -> Iterator[None]:
+    def _faults_of(self, name: str, *meant: type[BaseException]) -> Iterator[None]:
         from obstore import exceptions
 
         try:

@@ -61,7 +61,7 @@ class Archive:
 
         found, last = await self._context.workers.run(read)
         if after == 0:
-            await self._tell_missing_end(run_id, last)
+            await self._log_missing_end(run_id, last)
         return found
 
     async def log(self, run_id: str, name: str) -> bytes:
@@ -179,11 +179,11 @@ class Archive:
         filed_under = place.session_id if place else ""
         wrong = await self._context.workers.run(lambda: receipt_files.flaw(self._context.disk, found, filed_under))
         if wrong is not None:
-            told = f"the receipt {receipt_id} {wrong}"
-            raise errors.Conflict(told, code="receipt_altered", detail={"receipt_id": receipt_id})
+            message = f"the receipt {receipt_id} {wrong}"
+            raise errors.Conflict(message, code="receipt_altered", detail={"receipt_id": receipt_id})
         return found
 
-    async def _tell_missing_end(self, run_id: str, last: _Events) -> None:
+    async def _log_missing_end(self, run_id: str, last: _Events) -> None:
         # If a disk lost the last events of a finished run, no later opening restores them.
         row = None if any(event.type == _ENDED for event in last) else await self._context.index.get_run(run_id)
         if row is None or not states.RunState(row.summary.status).finished or row.summary.error_code == _CORRUPT:

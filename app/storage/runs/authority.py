@@ -209,11 +209,11 @@ def refuse_lost_start(disk: Disk, run_id: str) -> None:
     folder = layout.run_folder(run_id)
     steps, control = (chain.sound_fields(_content(disk, f"{folder}/{name}")) for name in (layout.STEPS, layout.CONTROL))
     resting = (decisions.DecisionKind.ENDED, decisions.DecisionKind.PAUSED)
-    told = _content(disk, f"{folder}/{layout.EVENTS}") if disk.has_file(f"{folder}/{layout.CONTROL}") else b""
+    content = _content(disk, f"{folder}/{layout.EVENTS}") if disk.has_file(f"{folder}/{layout.CONTROL}") else b""
     ours = (
         any(fields.get("operation") != {"hash": records.ADOPTED} for fields in steps)
         or any(fields.get("kind") not in resting for fields in control)
-        or any(event.type == events.EventType.RUN_CREATED for event in events_file.parse(told))
+        or any(event.type == events.EventType.RUN_CREATED for event in events_file.parse(content))
     )
     if ours:
         reason = "is missing beside journals of this run; put it back from a copy, or delete the run"
@@ -299,9 +299,9 @@ def check_types(decided: decisions.Decisions) -> decisions.Ended | None:
         TypeError: a value is of the wrong type.
     """
     ended, error = decided.ended, decided.ended.error if decided.ended else decided.pause_error
-    told: tuple[object, ...] = (decided.last_at, *((ended.head, ended.at) if ended else ()))
+    texts: tuple[object, ...] = (decided.last_at, *((ended.head, ended.at) if ended else ()))
     count: object = ended.lines if ended else 0
-    if not (all(isinstance(text, str) for text in told) and isinstance(count, int)):
+    if not (all(isinstance(text, str) for text in texts) and isinstance(count, int)):
         raise TypeError("a fact is of the wrong kind")
     if not isinstance(error, Mapping | NoneType):
         raise TypeError("its error is of the wrong kind")

@@ -95,7 +95,7 @@ class DiskStore(StoredRuns, abc.ABC):
         await context.workers.run(lambda: context.disk.sync_folder(layout.RUNS))
         if serve:
             await context.workers.run(lambda: deletion.remove_unfinished(context.disk))
-            await self.plans.tell_losses()
+            await self.plans.log_losses()
             self._sweep_soon()
             self._counting = RowCounting(context, identity)
             self._counting.begin()

@@ -51,9 +51,9 @@ class Written:
         )
 
 
-def encoded(*told: events.Event) -> bytes:
+def encoded(*event: events.Event) -> bytes:
     """Return events as lines."""
-    return plain.encode_lines(told)
+    return plain.encode_lines(event)
 
 
 def refusals(numbers: Sequence[int]) -> bytes:
@@ -125,9 +125,9 @@ def last(files: Disk, path: str) -> list[events.Event]:
     return parse(chunk)
 
 
-def _positions(told: Iterable[events.Event]) -> Iterable[int]:
+def _positions(written: Iterable[events.Event]) -> Iterable[int]:
     types = (events.EventType.STEP_FINISHED, events.EventType.STEP_FAILED, events.EventType.STEP_RETRYING)
-    for event in told:
+    for event in written:
         position = event.data.get("position")
         if event.type in types and isinstance(position, int):
             yield position
@@ -163,8 +163,8 @@ def _place(files: Disk, path: str, after: int) -> int:
 def _first(chunk: bytes) -> tuple[int, events.Event] | None:
     begin = chunk.find(b"\n") + 1
     while begin and (end := chunk.find(b"\n", begin)) >= 0:
-        if told := parse(chunk[begin : end + 1]):
-            return begin, told[0]
+        if event := parse(chunk[begin : end + 1]):
+            return begin, event[0]
         begin = end + 1
     return None
 

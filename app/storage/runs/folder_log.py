@@ -368,7 +368,7 @@ class FolderLog:
             # The line may not be durable; a new block then ensures that its number is not reused.
             self._events.sync = self._events.sync or not self._events.fresh
             event = decisions.event(self.run_id, line, self.loaded.decisions.taken, line["event"])
-            self._projections.tell(event.seq, [event])
+            self._projections.queue_events(event.seq, [event])
         return position
 
     def _journal_position(self) -> JournalPosition | None:

@@ -108,13 +108,13 @@ class Maintenance(Inspection):
         lock = await context.workers.run(lambda: authority.lock_run(context.disk, run_id))
         try:
             await context.committer.checkpoint(run_id)
-            told = await context.workers.run(lambda: repair.repair(context, run_id))
+            outcome = await context.workers.run(lambda: repair.repair(context, run_id))
             await self._reconciliation.renew(run_id)
         except OSError as error:
             raise context.disk_health.failed(layout.run_folder(run_id), error) from error
         finally:
             lock.release()
-        return told
+        return outcome
 
 
 def _refuse_pinned(context: StorageContext, run_id: str) -> None:

@@ -130,8 +130,8 @@ def _counts(found: Authority, written: Written, manifest: dict[str, Any]) -> Ite
     # An adopted folder has the events of the program that created it, and not all of its lines were adopted.
     if not found.start.adopted:
         yield 1 + max(written.positions, default=-1), layout.EVENTS
-    if isinstance(told := manifest.get(COUNTED), int):
-        yield told, layout.MANIFEST
+    if isinstance(counted := manifest.get(COUNTED), int):
+        yield counted, layout.MANIFEST
 
 
 def _undecided(found: Authority, written: Written, manifest: dict[str, Any]) -> Iterator[tuple[int, str]]:

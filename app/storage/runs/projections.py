@@ -201,10 +201,10 @@ class Projections:
     def arrived(self, line: Mapping[str, Any], position: int, ending: Mapping[str, plain.Json]) -> records.Record:
         """Queue the events of a step's durable line, and return its record."""
         record = records.read(position, {**line, **ending})
-        self.tell(line["event"], journal_lines.events(self._run_id, record, line["event"]))
+        self.queue_events(line["event"], journal_lines.events(self._run_id, record, line["event"]))
         return record
 
-    def tell(self, number: int, made: list[Event]) -> None:
+    def queue_events(self, number: int, made: list[Event]) -> None:
         """Queue the events of a durable line after those of earlier lines; empty: the line was refused."""
         queue = self._queue
         if len(queue.held) == 1 and made and number in queue.held:
@@ -221,7 +221,7 @@ class Projections:
     def refused(self, line: Mapping[str, Any]) -> None:
         """Release the events that wait for a line that could not be made durable."""
         if "event" in line:
-            self.tell(line["event"], [])
+            self.queue_events(line["event"], [])
 
     def retell(self, missing: Iterable[Event]) -> None:
         """Queue events of journal lines that the file lacks."""

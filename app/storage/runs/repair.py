@@ -70,8 +70,8 @@ def entry(
     file: str, state: str, reason: object = None, *, lines: int | None = None, line: int | None = None
 ) -> maintenance_port.FileVerified:
     """Return the findings in one file."""
-    told = str(reason) if reason else None
-    return {"file": file, "state": state, "lines": lines, "line": line, "reason": told}
+    stated = str(reason) if reason else None
+    return {"file": file, "state": state, "lines": lines, "line": line, "reason": stated}
 
 
 def unreadable(fault: errors.Unreadable) -> maintenance_port.FileVerified:
@@ -103,10 +103,10 @@ def repair(context: StorageContext, run_id: str, *, dry_run: bool = False) -> ma
         _Journal(name=layout.STEPS, reading=found.steps, kept=prefix.steps),
         _Journal(name=layout.CONTROL, reading=found.control, kept=prefix.control, further=further),
     )
-    told = [_keep(context, run_id, journal, dry_run=dry_run) for journal in journals]
+    kept = [_keep(context, run_id, journal, dry_run=dry_run) for journal in journals]
     after = decided.ended.status if decided.ended else states.RunState.PAUSED
     status = decided.status if sound else after
-    return {"run_id": run_id, "changed": not sound, "dry_run": dry_run, "status": status.value, "files": told}
+    return {"run_id": run_id, "changed": not sound, "dry_run": dry_run, "status": status.value, "files": kept}
 
 
 def _prefix(found: Authority) -> _Prefix:
@@ -201,8 +201,8 @@ def _known(found: Authority, lost: missing_lines.MissingLines | None) -> list[au
         # The person who resumed the run has accepted the loss.
         return []
     detail = decided.pause_error.get("detail") if decided.pause_error else None
-    told = detail if isinstance(detail, dict) else {}
-    return [_gone(str(told.get("file", layout.STEPS)), str(told.get("told_by", layout.CONTROL)))]
+    facts = detail if isinstance(detail, dict) else {}
+    return [_gone(str(facts.get("file", layout.STEPS)), str(facts.get("told_by", layout.CONTROL)))]
 
 
 def _gone(file: str, told_by: str) -> authority.Damage:

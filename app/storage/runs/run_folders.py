@@ -70,12 +70,12 @@ class RunFolders:
         found = await self._context.workers.run(lambda: adoption.find(self._context.disk, run_id))
         if self._adopt is None:
             raise damage.corrupt(run_id, layout.START, "is missing, and the folder cannot be adopted")
-        made, told = await self._adopt(found.manifest), census.start_of(found.manifest, run_id)
+        made, beginning = await self._adopt(found.manifest), census.start_of(found.manifest, run_id)
         start = dataclasses.replace(
             made,
             run_id=run_id,
-            created_at=told.created_at,
-            session_id=told.session_id or made.session_id,
+            created_at=beginning.created_at,
+            session_id=beginning.session_id or made.session_id,
             idempotency_key=None,
             request_sha256=None,
             owner="service",

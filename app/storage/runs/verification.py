@@ -38,8 +38,8 @@ def page(files: Disk, after: str | None, most: int, is_over: Callable[[], bool])
         if last is not None and (len(found) >= most or is_over()):
             return maintenance_port.Verified(reports=found, cursor="/".join(last))
         last = place
-        if (told := _report(files, *place)) is not None:
-            found.append(told)
+        if (report := _report(files, *place)) is not None:
+            found.append(report)
     return maintenance_port.Verified(reports=found, cursor=None)
 
 

@@ -207,7 +207,7 @@ class TestOthers:
         arguments = called("github-copilot", turn={"folder": tmp_path}).arguments
         at = arguments.index("--usage-output-file")
 
-        assert arguments[at + 1] == str(tmp_path / str(catalogue.PROGRAMS["github-copilot"].tells))
+        assert arguments[at + 1] == str(tmp_path / str(catalogue.PROGRAMS["github-copilot"].more_output))
 
     @pytest.mark.parametrize(("cap_usd", "told"), [(1.5, "1.500000"), (0.0, "0.000001")])
     def test_claude_code_gets_the_cap_of_a_call(self, cap_usd: float, told: str) -> None:

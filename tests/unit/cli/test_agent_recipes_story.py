@@ -90,8 +90,8 @@ def test_structured_notes(told: dict[str, Any], lines: list[str]):
 async def test_a_reminder_goes_to_the_backend_of_its_step(capsys: pytest.CaptureFixture[str]):
     """A note without a backend is printed with the backend named last."""
     told = story.Story(None, verbose=True, events=False)
-    await told.tell(event(note("step:started", promptLength=9)))
-    await told.tell(event({**note("step:retry", error="None", promptLength=8), "backend": None}))
+    await told.print_event(event(note("step:started", promptLength=9)))
+    await told.print_event(event({**note("step:retry", error="None", promptLength=8), "backend": None}))
 
     assert capsys.readouterr().err.splitlines()[-1] == "[orchestration] Sending reminder (8 chars) to claude-code"
 
@@ -104,9 +104,9 @@ async def test_only_replies_are_printed(capsys: pytest.CaptureFixture[str]):
 
     told = story.Story(said, verbose=False, events=False)
     for position in range(3):
-        await told.tell({"type": "step.finished", "data": {"position": position}})
-    await told.tell({"type": "run.started", "data": None})
-    await told.tell(event(note("recipe:started")))
+        await told.print_event({"type": "step.finished", "data": {"position": position}})
+    await told.print_event({"type": "run.started", "data": None})
+    await told.print_event(event(note("recipe:started")))
 
     assert capsys.readouterr() == ("First.\n\nThird.\n\n", "")
 

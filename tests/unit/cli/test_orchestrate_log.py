@@ -38,7 +38,7 @@ def logged(folder: Path, level: str = "debug", *, trace: bool = False, verbose: 
     """Log the events, and return the lines."""
     with log.kept(folder, level, plain.Masker({"abcd1234"}), verbose=verbose):
         for event in EVENTS:
-            log.Log(run_id="r1", trace=trace).tell(event)
+            log.Log(run_id="r1", trace=trace).write_event(event)
     return [json.loads(line) for line in (folder / "logs" / "orchestrator.log").read_text().splitlines()]
 
 
@@ -106,7 +106,7 @@ def test_a_link_in_the_place_of_the_log_is_not_followed(tmp_path: Path, capsys: 
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "orchestrator.log").symlink_to(tmp_path / "elsewhere")
     with log.kept(tmp_path, "info", plain.Masker(), verbose=False):
-        log.Log(run_id="r1", trace=False).tell(EVENTS[0])
+        log.Log(run_id="r1", trace=False).write_event(EVENTS[0])
 
     assert not (tmp_path / "elsewhere").exists()
     assert "no log is kept" in capsys.readouterr().err

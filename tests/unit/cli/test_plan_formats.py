@@ -15,7 +15,7 @@ AT = "2026-02-10T14:30:00.000Z"
 ERROR = {"code": "empty_reply", "message": "the agent said nothing", "key": "draft", "detail": {}}
 RUN = "20260210T143000Z-k3x9af"
 SCENE, AUDIT = "creative_draft_scene", "analytical_consistency"
-MISFIT = {"code": "args_invalid", "message": "Which file is the scene?", "key": None, "detail": {}}
+MISFIT: dict[str, Any] = {"code": "args_invalid", "message": "Which file is the scene?", "key": None, "detail": {}}
 TASKS = (
     plans.Task(
         id=1,

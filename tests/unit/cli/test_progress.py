@@ -141,7 +141,7 @@ async def test_a_childs_gate_is_printed_once_while_a_run_is_silent(capsys: pytes
     client: Any = Explaining()
     waits = WaitPrinter(client, "r1", lambda: None)
     for _ in answers:
-        await waits.tell()
+        await waits.print_new()
 
     assert calls == ["r1"] * 4
     assert capsys.readouterr().out.splitlines() == ["  waits: Step below waits for r2: ship asks.", "  answer it"]

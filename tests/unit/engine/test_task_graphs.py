@@ -49,8 +49,8 @@ def test_a_cycle_is_reported_at_the_given_task() -> None:
     """A cycle is reported at the given task if the task is part of it."""
     graph = nodes((1, [2]), (2, [1]), (3, []))
 
-    assert task_graphs.flaws(graph, told_at=2)[0].path == "$.tasks[1].deps[0]"
-    assert task_graphs.flaws(graph, told_at=3)[0].path == "$.tasks[0].deps[0]"
+    assert task_graphs.flaws(graph, reported_at=2)[0].path == "$.tasks[1].deps[0]"
+    assert task_graphs.flaws(graph, reported_at=3)[0].path == "$.tasks[0].deps[0]"
 
 
 def test_a_cycle_through_a_number_that_is_given_twice() -> None:

@@ -28,7 +28,7 @@ class Story:
         """Return the messages of the next event, without the fields that all messages have."""
         self.seq += 1
         event = events.Event(seq=self.seq, at="2026-02-10T14:30:00Z", type=type, run_id=RUN, data=data)
-        told = [message.to_json() for message in self.narrator.tell(event)]
+        told = [message.to_json() for message in self.narrator.messages_of(event)]
         assert {(one.pop("seq"), one.pop("run_id")) for one in told} <= {(self.seq, RUN)}
         return told
 

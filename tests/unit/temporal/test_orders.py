@@ -80,7 +80,7 @@ async def test_an_order_waits_a_bounded_time_for_the_server(monkeypatch: pytest.
     monkeypatch.setattr(Client, "start_workflow", start_workflow)
     async with MemoryStore(clock=clock) as store:
         made = await offline.engine(store, clock)
-        await made.tell(PARENT, "cancel", [])
+        await made.signal_run(PARENT, "cancel", [])
         await asyncio.sleep(0)
         clock.advance(1)
         await arrived.wait()

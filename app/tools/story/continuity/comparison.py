@@ -149,10 +149,10 @@ def _of_cards(found: Sequence[cards.Card], roster: Roster) -> Iterator[Passage]:
 
 
 def _of_scenes(narrated: Sequence[Scene], roster: Roster) -> Iterator[Passage]:
-    teller = _teller(roster)
+    unnamed = _narrator(roster)
     years = _years(narrated)
     for order, scene in enumerate(narrated):
-        narrator = roster.numbered(scene.pov) or _writer(scene.document, roster) or teller
+        narrator = roster.numbered(scene.pov) or _writer(scene.document, roster) or unnamed
         line = scene.document.front_matter_lines.get("date")
         if line:
             yield Passage(
@@ -206,7 +206,7 @@ def _years(narrated: Sequence[Scene]) -> dict[str, dates.StoryDate]:
     return found
 
 
-def _teller(roster: Roster) -> int:
+def _narrator(roster: Roster) -> int:
     """Return the narrator of the story: the one that a card names, or the unnamed narrator."""
     for entity in roster.entities[:-1]:
         is_person = entity.document and roster.is_person(roster.number(entity))
