@@ -68,7 +68,7 @@ def crashtest(chosen: settings.Settings, asked: workload.Asked, extent: Extent, 
     """Run a workload undisturbed, then disturb it at one write after the other, on private copies of the project.
 
     Args:
-        tell: Called with a line of progress.
+        say: Called with a line of progress.
 
     Raises:
         errors.ControlRoomError: the recipe does not end even without a disturbance, or cannot be started.
