@@ -15,7 +15,7 @@ from app.domain import access, graphs, limits, plain, runs, shapes
 from app.domain.approvals import Approvals
 from app.domain.limits import NO_LIMITS, RunLimits
 from app.engine import ports, stores
-from app.services import conversation_binding, run_graphs, start_obstacles, voting, worst_cases
+from app.services import conversation_binding, run_graphs, voting, worst_cases
 from app.services.recipes import Catalogue
 from app.services.requests import StartRequest
 from app.services.starting import Starter
@@ -137,6 +137,9 @@ class Preflight:
         except (errors.Conflict, errors.InputRefused) as error:
             place = f"$.args.{conversation_binding.ARGUMENT}"
             problems += (errors.Flaw(path=place, code=error.code, message=error.message),)
+        # Only previews need it.
+        from app.services import start_obstacles
+
         others = await start_obstacles.of(self._store, request, start, scope, can_wait=self._can_wait)
         problems += others.refusals
         return dataclasses.replace(found, ok=not problems, problems=problems, warnings=(*found.warnings, *others.waits))
