@@ -6,12 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LINE = "\nprogram: interrupted\n"
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 BEGUN = """
 import asyncio, atexit, os, signal, sys
@@ -133,6 +135,17 @@ interruption.end(boundary.execute(boundary.Program(name="program", command=wait,
 """
 
 
+@pytest.fixture(autouse=True)
+def _signals_are_not_ignored() -> Iterator[None]:
+    # A shell starts background commands with SIGINT ignored, and their programs inherit that.
+    ignored = [number for number in NUMBERS if signal.getsignal(number) == signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def run(folder: Path, script: str) -> tuple[int, str, str]:
     """Run a program as `python -m`, and return its exit code and output."""
     (folder / "program.py").write_text(BEGUN + script)
@@ -172,7 +185,7 @@ def test_a_signal_changes_no_exit_code_and_prints_no_traceback(
     assert run(tmp_path, script) == ended
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", NUMBERS)
 def test_an_ignored_signal_stays_ignored(tmp_path: Path, number: signal.Signals) -> None:
     """A signal that the caller of the program ignores does not end it."""
     before = signal.signal(number, signal.SIG_IGN)

@@ -200,7 +200,7 @@ def test_the_reference_names_every_code_and_event():
     text = "".join(path.read_text(encoding="utf-8") for path in (folder / "agent_recipes").glob("*.py"))
     calls = r'(?:flaw\([^"\n]*?|_Cannot\(|_failed\([^"\n]*?|code=|return |place, )"([a-z]+_[a-z_]+)"'
     codes = set(re.findall(calls, text)) | set(re.findall(r'"(\w+_value|\w+_field|wrong_type)"', text))
-    events = set(re.findall(r'_tell\("([a-z]+:[a-z]+)"', text))
+    events = set(re.findall(r'_emit_event\("([a-z]+:[a-z]+)"', text))
     told = set(re.findall(r"`([a-z:_-]+)`", REFERENCE.read_text(encoding="utf-8")))
 
     assert len(codes) > 15

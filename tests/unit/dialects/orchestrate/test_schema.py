@@ -76,7 +76,7 @@ def test_the_reference_names_every_code():
     folder = workflow_harness.ROOT / "app" / "dialects"
     text = "".join(path.read_text(encoding="utf-8") for path in (folder / "orchestrate").glob("*.py"))
     text += (folder / "yaml_text.py").read_text(encoding="utf-8")
-    calls = r'(?:flaw\([^"\n]*?(?:"\w+"[^"\n]*?)?|_tell\(|code=|return )"([a-z]+_[a-z_0-9]+|syntax|tag)"'
+    calls = r'(?:flaw\([^"\n]*?(?:"\w+"[^"\n]*?)?|_note\(|code=|return )"([a-z]+_[a-z_0-9]+|syntax|tag)"'
     contexts = set(re.findall(r'context\["(\w+)"\]|\{"(json_\w+)": |"(in\w+_reference)": ', text))
     codes = set(re.findall(calls, text)) - {"json_schema", "depends_on", "for_each"}
     told = set(re.findall(r"`([a-z_0-9]+)`", REFERENCE))
