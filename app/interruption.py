@@ -148,7 +148,7 @@ def _complete(
 ) -> Result:
     import asyncio
 
-    with asyncio.Runner(loop_factory=loop_factory) as runner:  # noqa: TID251 - this is it
+    with asyncio.Runner(loop_factory=loop_factory) as runner:  # noqa: TID251 - the only one that `run` needs
         return runner.run(work)
 
 

@@ -236,6 +236,16 @@ def by_place(command: C) -> C:
     return functools.reduce(lambda made, option: option(made), reversed(_BY_PLACE), command)
 
 
+by_priority = click.option(
+    "--priority",
+    type=click.IntRange(-100, 100),
+    default=0,
+    show_default=True,
+    help="Priority; higher values start first.",
+)
+"""Option of a command that starts runs."""
+
+
 def by_state(command: C) -> C:
     """Give a command all options of `run_query`."""
     return functools.reduce(lambda made, option: option(made), reversed(_BY_STATE), by_place(command))

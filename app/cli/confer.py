@@ -32,13 +32,7 @@ if TYPE_CHECKING:
 @click.option("--working-dir", metavar="DIR", help="Working directory of the tools, below the project or absolute.")
 @click.option("--session", "session_id", metavar="ID", help="Work session of the conference.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Label for finding the run; repeatable.")
-@click.option(
-    "--priority",
-    type=click.IntRange(-100, 100),
-    default=0,
-    show_default=True,
-    help="Priority; higher values start first.",
-)
+@arguments.by_priority
 @arguments.repeatable("Repeating the command with the same key returns the same conference.")
 @click.option("--detach", is_flag=True, help="With --server: return at once instead of following the run.")
 @options.as_json

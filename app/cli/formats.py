@@ -243,9 +243,6 @@ def repaired(found: Mapping[str, Any]) -> str:
     return f"run {run_id} was cut back and is {found['status']}\n{kept}{after}"
 
 
-_WAITS = dict.fromkeys(("workspace_busy", "concurrency"), "the run would wait")
-
-
 def plan(found: Mapping[str, Any]) -> str:
     """Return what a run would do."""
     rows = [(node["id"], node.get("kind"), node.get("label")) for node in found["graph"]["nodes"]]
@@ -260,7 +257,9 @@ def plan(found: Mapping[str, Any]) -> str:
         names = ("agent_id", "backend", "model")
         agents = [[*(agent[name] for name in names), "yes" if agent["ready"] else "no"] for agent in found["agents"]]
         parts.append(table((*names, "ready"), agents))
-    parts += [f"{_WAITS.get(flaw['code'], 'a step would fail')}: {flaw['message']}" for flaw in found["warnings"]]
+    waits = ("workspace_busy", "concurrency")
+    effects = ["the run would wait" if flaw["code"] in waits else "a step would fail" for flaw in found["warnings"]]
+    parts += [f"{effect}: {flaw['message']}" for effect, flaw in zip(effects, found["warnings"], strict=True)]
     if not found["paths_checked"]:
         parts.append("not checked: whether files exist that arguments name in prompts and commands")
     return "\n\n".join([*parts, *(f"cannot run here: {flaw['message']}" for flaw in found["problems"])])

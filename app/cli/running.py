@@ -27,13 +27,7 @@ if TYPE_CHECKING:
 @click.option("--working-dir", metavar="DIR", help="Working directory, below the project or absolute.")
 @click.option("--session", "session_id", metavar="ID", help="Work session that the run belongs to.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Label for finding the run; repeatable.")
-@click.option(
-    "--priority",
-    type=click.IntRange(-100, 100),
-    default=0,
-    show_default=True,
-    help="Priority; higher values start first.",
-)
+@arguments.by_priority
 @budgets.run_limits
 @click.option("--approvals", type=int, metavar="N", help="Number of keys that must agree at each gate; needs --server.")
 @click.option("--not-starter", is_flag=True, help="The starter's own approval does not count; needs --server.")

@@ -95,13 +95,7 @@ def triggers() -> None:
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Label of every run; repeatable.")
 @click.option("--name", metavar="TEXT", help="Display name.  [default: the recipe's id]")
 @click.option("--working-dir", metavar="DIR", help="Working directory, below the project or absolute.")
-@click.option(
-    "--priority",
-    type=click.IntRange(-100, 100),
-    default=0,
-    show_default=True,
-    help="Priority; higher values start first.",
-)
+@arguments.by_priority
 @click.option(
     "--overlap",
     type=click.Choice(OVERLAPS),

@@ -34,13 +34,16 @@ class Message(shapes.Shape):
     and occurrence of a refusal.
     """
 
+    @property
+    def has_run(self) -> bool:
+        """Return whether the message is about a run or a plan; a refused occurrence has none."""
+        return self.kind != "refused"
+
     def payload(self) -> dict[str, plain.Json]:
         """Return the payload: type, time and facts, as Standard Webhooks defines them."""
-        # A refused occurrence has no run.
-        is_run = self.kind != "refused"
-        omitted = ("data", "at") if is_run else ("data", "at", "run_id")
+        omitted = ("data", "at") if self.has_run else ("data", "at", "run_id")
         facts = {name: value for name, value in self.to_json().items() if name not in omitted}
-        subject = "run" if is_run else "trigger"
+        subject = "run" if self.has_run else "trigger"
         return {"type": f"{subject}.{self.kind}", "timestamp": self.at, "data": {**facts, **self.data}}
 
 

@@ -148,6 +148,7 @@ class UsageTally:
         return RunFacts(started_at=started_at, usage=self.total, sums=merged(parts) if parts else ())
 
     def _count(self, usage: Usage) -> None:
+        # Called before the line's part is added: as long as there are no parts, there was no call.
         self.total = (self.total if self._sums else _UNREPORTED).plus(usage)
 
     def _part(self, record: Record) -> list[Any]:

@@ -113,7 +113,7 @@ class RunProjection:
         # Lines are declared dead only while no runner has the run.
         if record.final:
             self.counted.append(record)
-        # Most steps call no agent; this is on the way of each.
+        # Every step passes here, and most call no agent; the tally examines the others.
         line = record.line
         if record.usage is not None or line.get("agent_id") is not None or line.get("provider") is not None:
             reserved = self._log.loaded.decisions.reserved

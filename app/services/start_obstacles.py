@@ -63,8 +63,10 @@ async def _of_workspace(
         # A run that a process has left keeps no workspace.
         if row.owner == "service" and row.exclusive_workspace and _folder(row.working_dir) == folder
     ]
-    message = f"the workspace is held by {_name(found[0], scope)} until it ends" if found else ""
-    return [errors.Flaw(path="$.working_dir", code="workspace_busy", message=message)] if found else []
+    if not found:
+        return []
+    message = f"the workspace is held by {_name(found[0], scope)} until it ends"
+    return [errors.Flaw(path="$.working_dir", code="workspace_busy", message=message)]
 
 
 async def _of_key(

@@ -54,12 +54,13 @@ class _Hold:
 
 
 class StoredAgentSessions:
-    """`agent_sessions.AgentSessions` over any disk."""
+    """`agent_sessions.AgentSessions` over any disk.
+
+    Args:
+        ends_frozen: Whether the disk ends the lock of a frozen process while others wait for it.
+    """
 
     def __init__(self, files: Disk, workers: Workers, *, ends_frozen: bool = False) -> None:
-        """Args:
-        ends_frozen: Whether the disk ends the lock of a process that is frozen while others wait for it.
-        """
         self._ends_frozen = ends_frozen
         # One worker, so that writes to a session happen in the order of the requests.
         self._disk = files

@@ -142,7 +142,7 @@ class WorkflowRuns:
             if strict:
                 found = await self._steps.replayed_runs.of(log, self._steps.driver(log))
             else:
-                found = await self._without_driver(log)
+                found = await self._replayed_leniently(log)
             state = await found.complete(RunPlacement.named(order.parking, log.loaded.decisions))
             if state is not RunState.RUNNING:
                 found.scheduler.close()
@@ -153,7 +153,7 @@ class WorkflowRuns:
         except errors.Fault as fault:
             return await self._park(log, fault)
 
-    async def _without_driver(self, log: stores.RunLog) -> ReplayedRun:
+    async def _replayed_leniently(self, log: stores.RunLog) -> ReplayedRun:
         """Return a run that comes to rest whatever its driver says, even if this version does not know the driver."""
         try:
             driver = self._steps.driver(log)

@@ -111,8 +111,10 @@ class WorkflowRecovery:
             await self._clock.sleep(ACT_SECONDS)
             try:
                 found = await self._client.get_workflow_handle(messages.workflow_id(run_id)).describe()
-                decided = (await self._store.read(run_id)).decisions
-                if found.status is not WorkflowExecutionStatus.RUNNING or decided.cancel_requested_at is None:
+                if found.status is not WorkflowExecutionStatus.RUNNING:
+                    return
+                # Resumed meanwhile, the run is not cancelled any more.
+                if (await self._store.read(run_id)).decisions.cancel_requested_at is None:
                     return
                 task = found.raw_description.pending_workflow_task
                 now = (found.run_id, task.attempt, task.started_time.ToNanoseconds())

@@ -166,8 +166,7 @@ def _mail(endpoint: notifications.Endpoint, message: notifications.Message, send
     # A repetition has the same id, by which mail programs recognise and drop it.
     mail["Message-ID"] = f"<{message.message_id}@{sender.rpartition('@')[2]}>"
     mail["Auto-Submitted"] = "auto-generated"
-    # A refused occurrence has no run.
-    run = {} if message.kind == "refused" else {"run": message.run_id}
+    run = {"run": message.run_id} if message.has_run else {}
     facts = {**run, "recipe": message.recipe_id, "at": message.at, **message.data}
     lines = [
         f"{name}: {value if isinstance(value, str) else plain.encode(value).decode()}" for name, value in facts.items()
