@@ -202,6 +202,10 @@ class Transition:
         """Return the transition of a run whose `ended` line is on disk."""
         return _transition(run_id, status, at, error_code=error_code, reason=reason)
 
+    def joined(self, before: Transition) -> Transition:
+        """Return this transition and the one before it as one, possible from every state from which either was."""
+        return dataclasses.replace(self, since=before.since | self.since, facts=self.facts or before.facts)
+
 
 def _transition(
     run_id: str,

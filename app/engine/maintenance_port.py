@@ -124,6 +124,9 @@ class Rechecks(Protocol):
     async def touched(self, run_ids: Sequence[str]) -> list[str]:
         """Return the runs that are not open and whose folders were changed, but not read, since they came to rest."""
 
+    async def check_run(self, run_id: str) -> None:
+        """Update the row of a run at rest whose folder was changed."""
+
     async def declare_failed(self, run_id: str, error: errors.JournalCorrupt) -> bool:
         """Show a damaged run at rest as failed, also in its index row; its authority is unchanged."""
 

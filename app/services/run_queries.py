@@ -228,7 +228,12 @@ class RunQueries:
         return LongPolls(reader=self.reader, follower=self._follower, engine=self._engine, clock=self._clock)
 
     async def _has_ended(self, run_id: str) -> bool:
-        return (await self.reader.status(run_id)).finished
+        finished = (await self.reader.status(run_id)).finished
+        if not finished and self._engine.view(run_id) is None:
+            # Its process may have died between the end of the run and its row.
+            await self._store.rechecks.check_run(run_id)
+            finished = (await self.reader.status(run_id)).finished
+        return finished
 
 
 def _check_log(run_id: str, name: str) -> None:

@@ -110,7 +110,7 @@ async def test_an_ending_is_shown_only_after_its_row_is_written(
     assert (shown["status"], after["status"]) == ("done", "done")
 
 
-@pytest.mark.parametrize("asked", ["list", "detail"])
+@pytest.mark.parametrize("asked", ["list", "detail", "events"])
 async def test_the_row_of_a_process_that_died_before_it_is_written(
     project: projects.Project, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
@@ -124,6 +124,8 @@ async def test_the_row_of_a_process_that_died_before_it_is_written(
         monkeypatch.setattr(run_reader, "ENDING_SECONDS", 1e9)
         if asked == "detail":
             assert (await asyncio.wait_for(service.show(ended), served.WAIT_SECONDS))["status"] == "done"
+        if asked == "events":
+            assert "run.ended" in (await service.http.get(f"/api/runs/{ended}/events")).text
         (row,) = (await service.http.get("/api/runs")).json()
 
     assert row["status"] == "done"

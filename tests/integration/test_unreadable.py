@@ -79,7 +79,8 @@ async def test_an_unreadable_ended_run_keeps_its_last_status(
         }
 
         assert (shown["status"], shown["error"]) == (row["status"], row["error_code"]) == ("done", None)
-        assert shown["unreadable"] == row["unreadable"]
+        # A further try may be made between the two.
+        assert {**shown["unreadable"], "next_try_at": ""} == {**row["unreadable"], "next_try_at": ""}
         assert (shown["unreadable"]["file"], shown["unreadable"]["errno"]) == ("start.json", errno.errorcode[code])
         assert shown["unreadable"]["since"] < shown["unreadable"]["next_try_at"]
         for answer in answers.values():
@@ -193,7 +194,7 @@ async def test_a_run_without_a_row_is_shown_and_its_key_is_not_given_twice(
         other = await service.run("quick")
 
         assert (shown["status"], row["status"], row["recipe_id"]) == ("done", "done", "quick")
-        assert shown["unreadable"] == row["unreadable"]
+        assert {**shown["unreadable"], "next_try_at": ""} == {**row["unreadable"], "next_try_at": ""}
         assert row["unreadable"]["file"] == "start.json"
         assert (repeated.status_code, repeated.json()["code"]) == (503, "unreadable")
         assert other["status"] == "done"

@@ -323,6 +323,16 @@ def fits(run: stores.RunSummary, query: stores.RunQuery, *, internal: bool = Fal
     return query.cursor is None or age(run) < query.cursor
 
 
+def is_finished(run: stores.RunSummary) -> bool:
+    """Return whether a row shows its run as ended."""
+    return states.RunState(run.status).finished
+
+
+def is_unfinished(row: IndexedRun, key_prefix: str = "") -> bool:
+    """Return whether a row shows its run as unfinished, and its idempotency key has a prefix."""
+    return not is_finished(row.summary) and (row.idempotency_key or "").startswith(key_prefix)
+
+
 def has_failed(run: stores.RunSummary, since: str) -> bool:
     """Return whether a run failed at or after an instant; one that a person's denial ended did not."""
     return run.status == states.RunState.FAILED and run.reason != gates.DENIED and (run.completed_at or "") >= since

@@ -37,16 +37,26 @@ _log = logging.getLogger(__name__)
 @dataclass(slots=True, eq=False)
 class _Waiting:
     rows: dict[str, IndexedRun] = field(default_factory=dict)
+    missing: dict[str, IndexedRun] = field(default_factory=dict)  # Written only for runs that still have no row.
     moves: dict[str, list[runs.Transition]] = field(default_factory=dict)
     places: dict[str, ReceiptPlace] = field(default_factory=dict)
     orders: list[RunOrder] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.rows or self.moves or self.places or self.orders)
+        return bool(self.rows or self.missing or self.moves or self.places or self.orders)
+
+    def forget(self, run_id: str) -> None:
+        for waiting in (self.rows, self.missing, self.moves):
+            waiting.pop(run_id, None)
+
+    def seen(self) -> Iterator[IndexedRun]:
+        """Yield the waiting rows."""
+        yield from (self.missing | self.rows).values()
 
     def apart(self) -> Iterator[_Waiting]:
         """Yield the same writes in parts, each for one run or one receipt."""
         yield from (_Waiting(rows={run_id: row}) for run_id, row in self.rows.items())
+        yield from (_Waiting(missing={run_id: row}) for run_id, row in self.missing.items())
         yield from (_Waiting(moves={run_id: moves}) for run_id, moves in self.moves.items())
         yield from (_Waiting(places={receipt_id: place}) for receipt_id, place in self.places.items())
         yield from (_Waiting(orders=[order]) for order in self.orders)
@@ -90,8 +100,8 @@ class IndexQueue:
 
     async def put_run(self, run: IndexedRun) -> None:
         self.changes += 1
+        self._waiting.forget(run.summary.run_id)
         self._waiting.rows[run.summary.run_id] = run
-        self._waiting.moves.pop(run.summary.run_id, None)
         self._write_soon()
 
     async def move_soon(self, transition: runs.Transition) -> None:
@@ -143,16 +153,20 @@ class IndexQueue:
         return await self._inner.move(transition)
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
-        self.changes += 1
-        await self.flush()
-        await self._inner.add_missing(found)
+        """Write the rows of runs that have none; while that fails they wait, and readers see them."""
+        self.changes, rows = self.changes + 1, list(found)
+        try:
+            await self.flush()
+            await self._inner.add_missing(rows)
+        except errors.StorageFault:
+            self._waiting.missing |= {row.summary.run_id: row for row in rows}
+            self._write_soon()
 
     async def remove_run(self, run_id: str) -> None:
         self.changes += 1
         if self._writing is not None:
             await self._written()
-        self._waiting.rows.pop(run_id, None)
-        self._waiting.moves.pop(run_id, None)
+        self._waiting.forget(run_id)
         await self._inner.remove_run(run_id)
 
     async def set_owner(self, run_id: str, owner: str) -> None:
@@ -173,18 +187,19 @@ class IndexQueue:
             return row_ahead
         if run_id in self._waiting.moves or self._writing is not None:
             await self._flush_if_possible()
-        row, moves = self._waiting.rows.get(run_id), list(self._waiting.moves.get(run_id, ()))
-        return row or _moved(await self._inner.get_run(run_id), moves)
+        waiting = self._waiting
+        row, moves = waiting.rows.get(run_id), list(waiting.moves.get(run_id, ()))
+        return row or _moved(await self._inner.get_run(run_id) or waiting.missing.get(run_id), moves)
 
     async def find_key(self, idempotency_key: str) -> IndexedRun | None:
         await self._flush_if_possible()
-        rows = (row for row in self._waiting.rows.values() if row.idempotency_key == idempotency_key)
+        rows = (row for row in self._waiting.seen() if row.idempotency_key == idempotency_key)
         return next(rows, None) or await self._inner.find_key(idempotency_key)
 
     async def find_busy(self, recipe_id: str) -> str | None:
         await self._flush_if_possible()
-        rows = (row.summary for row in self._waiting.rows.values() if row.summary.recipe_id == recipe_id)
-        busy = (run.run_id for run in rows if not _finished(run) and run.owner != "foreign")
+        rows = (row.summary for row in self._waiting.seen() if row.summary.recipe_id == recipe_id)
+        busy = (run.run_id for run in rows if not index_port.is_finished(run) and run.owner != "foreign")
         return next(busy, None) or await self._inner.find_busy(recipe_id)
 
     async def uncounted(self, behind: tuple[str, str] | None, limit: int) -> list[tuple[str, str]]:
@@ -197,7 +212,7 @@ class IndexQueue:
 
     async def run_ids(self) -> set[str]:
         await self._flush_if_possible()
-        return set(self._waiting.rows) | await self._inner.run_ids()
+        return {row.summary.run_id for row in self._waiting.seen()} | await self._inner.run_ids()
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
         await self._flush_if_possible()
@@ -211,7 +226,13 @@ class IndexQueue:
 
     async def list_unfinished(self, key_prefix: str = "") -> list[stores.RunSummary]:
         await self._flush_if_possible()
-        return await self._inner.list_unfinished(key_prefix)
+        found = await self._inner.list_unfinished(key_prefix)
+        if self._disk_health.rows_free:
+            return found
+        ahead = await self._ahead()
+        found = [run for run in found if run.run_id not in ahead]
+        found += [row.summary for row in ahead.values() if index_port.is_unfinished(row, key_prefix)]
+        return sorted(found, key=index_port.age)
 
     async def count_by_status(self) -> dict[str, int]:
         await self._flush_if_possible()
@@ -271,12 +292,10 @@ class IndexQueue:
         await self._inner.clear()
 
     async def _ahead(self) -> dict[str, IndexedRun]:
-        rows, moves = (
-            dict(self._waiting.rows),
-            {name: list(run_moves) for name, run_moves in self._waiting.moves.items()},
-        )
-        for run_id, run_moves in moves.items():
-            row = _moved(rows.get(run_id) or await self._inner.get_run(run_id), run_moves)
+        rows, missing = dict(self._waiting.rows), dict(self._waiting.missing)
+        moves = dict.fromkeys(missing, ()) | {name: tuple(made) for name, made in self._waiting.moves.items()}
+        for run_id in moves.keys() - rows.keys():  # A row that waits includes the moves after it.
+            row = _moved(await self._inner.get_run(run_id) or missing.get(run_id), moves[run_id])
             rows |= {} if row is None else {run_id: row}
         return rows
 
@@ -341,12 +360,14 @@ class IndexQueue:
             await self._apply(part)
         except Exception:  # noqa: BLE001 - logged
             # If kept, it would fail every later batch. The next start rebuilds the row from the run's folder.
-            about = [*part.rows, *part.moves, *part.places, *(order.run_id for order in part.orders)]
+            about = [*part.rows, *part.missing, *part.moves, *part.places, *(order.run_id for order in part.orders)]
             _log.exception("not indexed until the next start: %s", about[0])
 
     async def _apply(self, batch: _Waiting) -> None:
         moves = [move for run_moves in batch.moves.values() for move in run_moves]
         await self._inner.add_orders(batch.orders)
+        if batch.missing:
+            await self._inner.add_missing(batch.missing.values())
         await self._inner.apply(batch.rows.values(), moves, batch.places.values())
 
     def _put_back(self, batch: _Waiting) -> None:
@@ -355,14 +376,14 @@ class IndexQueue:
             batch.rows[run_id] = row
             batch.moves.pop(run_id, None)
         for run_id, moves in later.moves.items():
+            if (moved := _moved(batch.rows.get(run_id), moves)) is not None:
+                batch.rows[run_id] = moved
+                continue
             for move in moves:
                 _join(batch.moves.setdefault(run_id, []), move)
+        batch.missing |= later.missing
         batch.places |= later.places
         batch.orders += later.orders
-
-
-def _finished(run: stores.RunSummary) -> bool:
-    return states.RunState(run.status).finished
 
 
 def _moved(row: IndexedRun | None, moves: Iterable[runs.Transition]) -> IndexedRun | None:
@@ -373,16 +394,6 @@ def _moved(row: IndexedRun | None, moves: Iterable[runs.Transition]) -> IndexedR
 
 
 def _join(moves: list[runs.Transition], move: runs.Transition) -> None:
-    # Two consecutive moves become one, which starts from every state that either may start from.
     if moves and moves[-1].to in move.since:
-        before = moves.pop()
-        move = runs.Transition(
-            run_id=move.run_id,
-            to=move.to,
-            since=before.since | move.since,
-            at=move.at,
-            error_code=move.error_code,
-            reason=move.reason,
-            facts=move.facts or before.facts,
-        )
+        move = move.joined(moves.pop())
     moves.append(move)

@@ -115,7 +115,9 @@ class MemoryIndex:
         return next((run for run in self._runs.values() if run.idempotency_key == idempotency_key), None)
 
     async def find_busy(self, recipe_id: str) -> str | None:
-        busy = self._matching(lambda run: not _finished(run) and run.recipe_id == recipe_id and run.owner != "foreign")
+        busy = self._matching(
+            lambda run: not index_port.is_finished(run) and run.recipe_id == recipe_id and run.owner != "foreign"
+        )
         return min(busy, key=index_port.age).run_id if busy else None
 
     async def uncounted(self, behind: tuple[str, str] | None, limit: int) -> list[tuple[str, str]]:
@@ -138,8 +140,8 @@ class MemoryIndex:
         ]
 
     async def list_unfinished(self, key_prefix: str = "") -> list[stores.RunSummary]:
-        keyed = (run for run in self._runs.values() if (run.idempotency_key or "").startswith(key_prefix))
-        return sorted((run.summary for run in keyed if not _finished(run.summary)), key=index_port.age)
+        unfinished = (run.summary for run in self._runs.values() if index_port.is_unfinished(run, key_prefix))
+        return sorted(unfinished, key=index_port.age)
 
     async def count_by_status(self) -> dict[str, int]:
         shown = (run.summary for run in self._runs.values() if not clock.is_internal(run.summary.run_id))
@@ -229,10 +231,6 @@ class MemoryIndex:
 
 def _covered(run: stores.RunSummary, scope: Scope | None) -> bool:
     return scope is None or scope.covers(run.recipe_id, run.labels)
-
-
-def _finished(run: stores.RunSummary) -> bool:
-    return states.RunState(run.status).finished
 
 
 def _is_asked_for(issue: issues.IssueSummary, query: issues.IssueQuery) -> bool:

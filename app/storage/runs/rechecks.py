@@ -18,6 +18,7 @@ from app.domain import decisions, events, plain, runs, states, views
 from app.engine import stores
 from app.storage import layout
 from app.storage.disk import disk_port
+from app.storage.index import index_port
 from app.storage.runs import authority, census, events_file, missing_lines
 from app.storage.runs.events_file import BLOCK
 from app.storage.storage_context import StorageContext
@@ -60,16 +61,26 @@ class Rechecks:
         """Read the changed folders among these, and return whether a row has changed."""
         known, changed = {row.run_id: row for row in rows}, False
         for run_id in await self._context.workers.run(lambda: self._doubtful(rows)):
-            if known[run_id].status != states.RunState.RUNNING and run_id in self._doubted:
-                changed |= await self._check(known[run_id])
-            elif self._context.clock.monotonic() >= self._next_at.get(run_id, 0.0):
-                changed |= await self._check_growing(known[run_id])
+            # As long as the folder cannot be read, or no row be written, the old row is shown.
+            with contextlib.suppress(errors.Unreadable, errors.StorageFault):
+                if known[run_id].status != states.RunState.RUNNING and run_id in self._doubted:
+                    changed |= await self._check(known[run_id])
+                elif self._context.clock.monotonic() >= self._next_at.get(run_id, 0.0):
+                    changed |= await self._check_growing(known[run_id])
         return changed
+
+    async def check_run(self, run_id: str) -> None:
+        """Update the row of a run at rest whose folder was changed."""
+        if (row := await self._context.index.get_run(run_id)) is not None:
+            await self.check([row.summary])
 
     async def note_sound(self, row: stores.RunSummary, found: stores.Loaded) -> None:
         """Update the row of a soundly read run from its folder."""
         if row.run_id not in self._opened and (row.error_code == _CORRUPT or _disagrees(row, found)):
-            await self._renewed(row.run_id)
+            try:
+                await self._renewed(row.run_id)
+            except errors.StorageFault:
+                return  # Rows cannot be written now, but folders can be read; the next list checks this one again.
         self._believe(row.run_id)
 
     async def declare_failed(self, run_id: str, error: errors.JournalCorrupt) -> bool:
@@ -88,7 +99,11 @@ class Rechecks:
                 at=self._now(),
                 error_code=error.code,
             )
-            await self._context.index.move(moved)
+            try:
+                await self._context.index.move(moved)
+            except errors.StorageFault:
+                self._believed.pop(run_id, None)  # As in `note_sound`.
+                return False
             _log.error("run shown as failed: %s", error.message, extra={"run_id": run_id, "code": error.code})
             with contextlib.suppress(OSError, errors.Unreadable):
                 await self._context.workers.run(lambda: self._show_failed(run_id, error))
@@ -115,9 +130,7 @@ class Rechecks:
             if changed:
                 await self._context.index.remove_run(run_id)
         except errors.JournalCorrupt as error:
-            changed = await self.declare_failed(run_id, error)
-        except errors.Unreadable:
-            return False
+            return await self.declare_failed(run_id, error)
         else:
             changed = row.error_code != _CORRUPT and _disagrees(row, found)
             if changed:
@@ -149,7 +162,7 @@ class Rechecks:
         return [row.run_id for row in resting if self._is_touched(row.run_id) or self._may_be_behind(row)]
 
     def _may_be_behind(self, row: stores.RunSummary) -> bool:
-        is_others = row.owner != "service" and not _finished(row)
+        is_others = row.owner != "service" and not index_port.is_finished(row)
         return is_others and census.may_have_ended(self._context.disk, row.run_id)
 
     def _is_touched(self, run_id: str) -> bool:
@@ -211,12 +224,8 @@ def _changed_at(files: disk_port.Disk, path: str) -> int:
         return 0
 
 
-def _finished(row: stores.RunSummary) -> bool:
-    return states.RunState(row.status).finished
-
-
 def _is_declared(row: stores.RunSummary) -> bool:
-    return row.error_code == _CORRUPT and _finished(row)
+    return row.error_code == _CORRUPT and index_port.is_finished(row)
 
 
 def _disagrees(row: stores.RunSummary, found: stores.Loaded) -> bool:
@@ -224,7 +233,7 @@ def _disagrees(row: stores.RunSummary, found: stores.Loaded) -> bool:
     if found.decisions.paused == decisions.LINES_MISSING and not has_ended:
         return row.error_code != decisions.LINES_MISSING
     # The process that ends a run writes its row last: if it no longer has the folder locked, it died before that.
-    return _finished(row) != has_ended and (_finished(row) or row.owner != "service")
+    return index_port.is_finished(row) != has_ended and (index_port.is_finished(row) or row.owner != "service")
 
 
 def _parsed(content: bytes) -> dict[str, plain.Json]:

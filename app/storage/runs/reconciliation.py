@@ -146,7 +146,7 @@ class Reconciliation:
         await self._add_missing(iter(name for name in names if name not in rows))
         await self._finish_ended()
         # A list of issues reads them again, and reports why it cannot be shown.
-        with contextlib.suppress(errors.Unreadable):
+        with contextlib.suppress(errors.Unreadable, errors.StorageFault):
             issues = await self._issues.compare(everything=self._everything)
             counts |= {"issues": issues} if self._everything else {}
         self._everything = False
@@ -157,7 +157,9 @@ class Reconciliation:
         row = await self._context.index.get_run(name)
         if row is not None:
             _log.error("the run %s was %s, and its folder is gone", name, row.summary.status)
-        await self._context.index.remove_run(name)
+        # Otherwise the next list of this run removes its row.
+        with contextlib.suppress(errors.StorageFault):
+            await self._context.index.remove_run(name)
 
     async def _add_missing(self, names: Iterator[str]) -> None:
         while chunk := list(islice(names, _CHUNK)):
@@ -178,9 +180,9 @@ class Reconciliation:
 
     async def _finish(self, run_id: str) -> None:
         # A process that resumes a run, or will write its row, locks its folder, so the folder's content stays valid
-        # until then.
+        # until then. A row that cannot be written now is written by the next list of this run.
         context = self._context
-        with contextlib.suppress(errors.NotFound, errors.Conflict):
+        with contextlib.suppress(errors.NotFound, errors.Conflict, errors.StorageFault):
             lock = await context.workers.run(lambda: authority.lock_run(context.disk, run_id))
             try:
                 await context.index.apply(await context.workers.run(lambda: self._ended([run_id])), (), ())

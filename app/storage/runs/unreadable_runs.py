@@ -38,7 +38,11 @@ class UnreadableRuns:
         faults = self._context.read_faults.by_run() if self._runs else {}
         readable = [run_id for run_id in self._runs if run_id not in faults]
         if readable:
-            await self._context.index.apply(await self._context.workers.run(partial(self.rows, readable)), (), ())
+            rows = await self._context.workers.run(partial(self.rows, readable))
+            try:
+                await self._context.index.apply(rows, (), ())
+            except errors.StorageFault:
+                await self._context.index.add_missing(rows)
 
     async def make_sure(self) -> None:
         """Refuse a query about all runs while some have not been read.

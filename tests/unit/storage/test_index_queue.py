@@ -38,6 +38,7 @@ class Database(MemoryIndex):
         self.refuses = False
         self.goes_on = asyncio.Event()
         self.goes_on.set()
+        self.begun = asyncio.Event()
         self.refused = asyncio.Event()
         self.written = asyncio.Event()
 
@@ -46,12 +47,18 @@ class Database(MemoryIndex):
     ) -> None:
         given = list(rows), list(moves), list(places)
         self.given.append((len(given[0]), len(given[1]), len(given[2])))
+        self.begun.set()
         await self.goes_on.wait()
         if self.refuses:
             self.refused.set()
             raise errors.StorageFault("the index is full", detail={"file": "index"})
         await super().apply(*given)
         self.written.set()
+
+    async def add_missing(self, found: Iterable[IndexedRun]) -> None:
+        if self.refuses:
+            raise errors.StorageFault("the index is full", detail={"file": "index"})
+        await super().add_missing(found)
 
 
 class Queue:
@@ -255,6 +262,41 @@ async def test_rows_that_are_refused_wait_and_are_written_in_the_end(queue: Queu
     assert shown == (["old done", "new pending"], place("rcpt_1"))
     assert tried == 2
     assert sorted(await listed(queue)) == ["new pending", "old done"]
+
+
+async def test_rows_of_runs_without_any_are_seen_while_they_are_refused(queue: Queue) -> None:
+    """They are listed and found, follow moves, and are written later, except where a row has appeared meanwhile."""
+    queue.database.refuses = True
+    await queue.index.add_missing([row("a", idempotency_key="k", request_sha256="h"), row("b"), row("c")])
+    await queue.index.move_soon(Transition.begin("c", AT))
+    found = await queue.index.get_run("b")
+    keyed = await queue.index.find_key("k")
+    seen = [await listed(queue), ids(await queue.index.list_unfinished()), sorted(await queue.index.run_ids())]
+    queue.database.refuses = False
+    await queue.database.put_run(index_port.moved(row("b"), Transition.end("b", RunState.DONE, LATER)))
+    await queue.index.flush()
+
+    assert found is not None
+    assert keyed is not None
+    assert [sorted(ids) for ids in seen] == [["a pending", "b pending", "c running"]] * 2 + [["a", "b", "c"]]
+    assert sorted(ids(await queue.database.list_runs(stores.RunQuery()))) == ["a pending", "b done", "c running"]
+
+
+async def test_a_row_that_is_refused_shows_the_moves_after_it(queue: Queue) -> None:
+    """A run that moves while its row is being refused has its new state for every reader."""
+    queue.database.refuses = True
+    queue.database.goes_on.clear()
+    await queue.index.put_run(row())
+    writing = asyncio.create_task(queue.index.flush())
+    await queue.database.begun.wait()
+    await queue.index.move_soon(Transition.begin("a", AT))
+    queue.database.goes_on.set()
+    with pytest.raises(errors.StorageFault):
+        await writing
+    found = await queue.index.get_run("a")
+
+    assert found is not None
+    assert (found.summary.status, await listed(queue)) == ("running", ["a running"])
 
 
 async def test_a_row_that_the_database_cannot_hold_costs_no_other_its_place(tmp_path: Path) -> None:
