@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from app import clock, errors
 from app.agents.configuration import BackendConfig, RateStore
 from app.domain import plain
-from app.engine import aio
+from app.engine import aio, outages
 
 TERM_SECONDS = 15.0  # Time for which the prompts of a process count after its last report.
 LOOK_SECONDS = 0.5  # Time between two checks whether another process has freed a place.
@@ -41,7 +41,9 @@ class SharedRates:
         self._turn = asyncio.Lock()
         self._ended = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None
-        self._is_away = False
+        self._outage = outages.Outage(
+            _log, "prompts to backends with a limit wait: %s", "prompts to backends with a limit begin again"
+        )
 
     async def begin(self, model: Model, config: BackendConfig) -> float:
         """Count a prompt and return 0 if there is room for it; otherwise return how long to wait before the next look.
@@ -56,7 +58,7 @@ class SharedRates:
             asking.add_done_callback(lambda asked: self._undo(model, asked))
             raise
         except errors.Unavailable as error:
-            self._note_away(error)
+            self._outage.failed(error.message)
             return LOOK_SECONDS
 
     def end(self, model: Model) -> None:
@@ -83,7 +85,7 @@ class SharedRates:
                 return (None if seconds else rates.to_json()), seconds
 
             seconds = await self._store.change(decide)
-            self._is_away = False
+            self._outage.worked()
             if not seconds and config.max_parallel is not None:
                 self._under_way[model] = mine
                 if self._renewing is None or self._renewing.done():
@@ -104,9 +106,9 @@ class SharedRates:
                 mine = +self._under_way
                 try:
                     await self._store.change(functools.partial(self._renewed, mine))
-                    self._is_away = False
+                    self._outage.worked()
                 except errors.Unavailable as error:
-                    self._note_away(error)
+                    self._outage.failed(error.message)
                 if not mine and not self._ended.is_set():
                     # Checked while no prompt can begin, because a new one would rely on this task.
                     self._renewing = None
@@ -116,11 +118,6 @@ class SharedRates:
         rates = Rates(document, now)
         rates.renew(self._store.process, mine)
         return rates.to_json(), None
-
-    def _note_away(self, error: errors.Unavailable) -> None:
-        if not self._is_away:
-            _log.warning("prompts to backends with a limit wait: %s", error.message)
-        self._is_away = True
 
 
 class Rates:

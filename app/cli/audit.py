@@ -33,9 +33,7 @@ def audit() -> None:
 @click.option("--target", metavar="ID", help="Only changes to the object with this id or name.")
 @click.option("--created-after", metavar="INSTANT", help="Only changes at or after this time.")
 @click.option("--created-before", metavar="INSTANT", help="Only changes before this time.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Maximum number of changes to show."
-)
+@options.limit("changes")
 @options.as_json
 @options.anywhere
 def list_(place: options.Place, as_json: bool, **filters: Any) -> int:

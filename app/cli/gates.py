@@ -18,9 +18,7 @@ from app.cli.plain_commands import shown
 @click.option("--recipe", "recipe_id", metavar="ID", help="Only gates of runs of this recipe.")
 @click.option("--label", metavar="NAME=TEXT", help="Only gates of runs with this label.")
 @click.option("--session", "session_id", metavar="ID", help="Only gates of runs of this work session or session plan.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Maximum number of gates to show."
-)
+@options.limit("gates")
 @options.as_json
 @options.anywhere
 @click.pass_context

@@ -35,9 +35,7 @@ def issues() -> None:
 @click.option("--kind", metavar="WORD", help="Only issues of this kind, e.g. dod or finding.")
 @click.option("--severity", type=click.Choice(SEVERITIES), help="Only issues of this severity.")
 @click.option("--recipe", "recipe_id", metavar="ID", help="Only issues that checks of this recipe found.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Maximum number of issues to show."
-)
+@options.limit("issues")
 @options.as_json
 @options.anywhere
 def list_(place: options.Place, as_json: bool, status: str, **filters: Any) -> int:

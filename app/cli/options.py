@@ -218,6 +218,13 @@ def laid_over(**given: str | None) -> Mapping[str, str]:
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
+
+def limit(what: str) -> Callable[[Command], Command]:
+    """Return the option `--limit` of a list of these things."""
+    help_text = f"Maximum number of {what} to show."
+    return click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help=help_text)
+
+
 _project = click.option("--project", metavar="DIR", help="Folder of the project.  [default: the current folder]")
 _server = click.option(
     "--server",

@@ -65,9 +65,7 @@ def create(place: options.Place, as_json: bool, detach: bool, **given: Any) -> i
 
 @plan.command("list")
 @click.option("--status", type=click.Choice(_STATES), help="Only plans in this state.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Maximum number of plans to show."
-)
+@options.limit("plans")
 @options.as_json
 @options.anywhere
 def list_(place: options.Place, as_json: bool, **filters: Any) -> int:

@@ -19,9 +19,7 @@ def receipts() -> None:
 @receipts.command("list")
 @click.option("--run", "run_id", metavar="ID", help="Only receipts of this run.")
 @click.option("--session", "session_id", metavar="ID", help="Only receipts of this work session.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Maximum number of receipts to show."
-)
+@options.limit("receipts")
 @options.as_json
 @options.anywhere
 def list_(place: options.Place, as_json: bool, **filters: Any) -> int:

@@ -47,9 +47,7 @@ def runs() -> None:
 
 @runs.command("list")
 @arguments.by_state
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Maximum number of runs to show."
-)
+@options.limit("runs")
 @options.as_json
 @options.anywhere
 def list_runs(place: options.Place, as_json: bool, **filters: Any) -> int:

@@ -194,7 +194,10 @@ async def test_while_the_store_is_away_nothing_begins_and_nothing_ends(
     await processes.pass_by(1)
 
     assert (before, here.begun) == ([0], [0, 1])
-    assert [line for line in caplog.messages if "wait: away" in line]
+    assert [line for line in caplog.messages if line.startswith("prompts to backends with a limit")] == [
+        "prompts to backends with a limit wait: away",
+        "prompts to backends with a limit begin again",
+    ]
 
 
 async def test_pauses_of_processes_add_up(processes: Processes) -> None:
