@@ -107,12 +107,15 @@ def _spend(amounts: Mapping[str, Any]) -> str:
     parts += [f"about {estimated:.4f} USD estimated"] if estimated is not None else []
     unpriced = amounts["calls_without_price"]
     parts += [f"{printable.counted(unpriced, 'call')} unpriced"] if unpriced else []
+    silent = amounts["calls_silent"]
+    parts += [f"{printable.counted(silent, 'call')} that reported nothing"] if silent else []
     tokens = f"{amounts['input_tokens']} tokens in, {amounts['output_tokens']} out"
     return ", ".join([*(parts or ["nothing"]), tokens])
 
 
 def _usage(found: Mapping[str, Any]) -> str:
-    names = ("runs", "calls", "input_tokens", "output_tokens", "cost_usd", "cost_estimated_usd", "calls_without_price")
+    names = ["runs", "calls", "calls_silent", "input_tokens", "output_tokens"]
+    names += ["cost_usd", "cost_estimated_usd", "calls_without_price"]
     rows = [[row["name"] or "-", *(_amount(row[name]) for name in names)] for row in found["rows"]]
     rows.append(["total", *(_amount(found["total"][name]) for name in names)])
     return formats.table((found["by"], *names), rows)

@@ -37,6 +37,7 @@ class UsageAmounts(shapes.Shape):
 
     runs: int = 0  # Runs with such calls, session plans included.
     calls: int = 0  # Calls that reported their usage.
+    calls_silent: int = 0  # Further calls, which reported neither tokens nor a price, or were cut off.
     input_tokens: int = 0  # Tokens read.
     output_tokens: int = 0  # Tokens written.
     cost_usd: float | None = None  # Sum of the reported prices; None if there are none.
@@ -49,6 +50,7 @@ class UsageAmounts(shapes.Shape):
         return UsageAmounts(
             runs=self.runs + other.runs,
             calls=self.calls + other.calls,
+            calls_silent=self.calls_silent + other.calls_silent,
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cost_usd=total((self.cost_usd, other.cost_usd)),
@@ -62,6 +64,7 @@ class UsageAmounts(shapes.Shape):
         return cls(
             runs=runs,
             calls=usage.calls,
+            calls_silent=usage.calls_silent,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cost_usd=usage.cost_usd,

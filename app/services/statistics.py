@@ -54,6 +54,7 @@ class Spend(shapes.Shape):
     output_tokens: int  # Tokens written.
     cost_usd: float | None  # Sum of the reported prices; None if none was reported.
     calls_without_price: int  # Calls without a reported price.
+    calls_silent: int  # Further calls, which reported neither tokens nor a price, or were cut off.
     cost_estimated_usd: float | None
     """Sum of the estimates for calls without a price, by the price file; None if there are none."""
 
@@ -266,6 +267,7 @@ class Statistics:
                 output_tokens=usage.output_tokens,
                 cost_usd=usage.cost_usd,
                 calls_without_price=usage.calls_without_price,
+                calls_silent=usage.calls_silent,
                 cost_estimated_usd=usage.cost_estimated_usd,
             ),
             pool=self._pool(since, rows),
@@ -298,7 +300,7 @@ class Statistics:
         live = (part for view in counted for part in view.usage_sums())
         total = rows.totals.usage
         for part in live:
-            if part.quarter >= since.today and part.calls:
+            if part.quarter >= since.today:
                 total = total.plus(run_sums.UsageAmounts.of(part, 0))
         return total
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from app.domain.decisions import DecisionKind
 from app.domain.runs import Transition
@@ -85,6 +85,40 @@ async def test_usage_is_added_up(harness: StoreHarness) -> None:
 
     assert [(query, figures_by_name(sums)) for query, (sums, _) in found] == ADDED_UP
     assert [total.calls for _, (_, total) in found] == [sum(one[1] for one in each.values()) for _, each in ADDED_UP]
+
+
+async def test_calls_that_reported_nothing_are_counted(harness: StoreHarness) -> None:
+    """They count apart, by every name, in rows as in memory, and their run is one that called an agent."""
+    store = await harness.open()
+    await store.create(store_harness.start("r1", recipe_id="draft", labels={"book": "one"}))
+    log = await store.open("r1")
+    await log.decide(DecisionKind.TAKEN, {})
+    facts: dict[str, Any] = {"completed_at": "2026-02-11T00:20:00.000Z", "agent_id": "writer-1", "model": "haiku"}
+    facts |= {"operation": {"hash": "sha256:s1", "body": {"kind": "agent_call"}}}
+    await log.append_step(store_harness.step("s1", **facts))
+    await store_harness.end(log)
+    await log.close()
+    await store.rebuild_index()
+    queries = [UsageQuery(by=by, label_key="book" if by == "label" else None) for by in get_args(run_sums.By)]
+    found = [await store.sum_usage(query, {}) for query in queries]
+    live = UsageSum(
+        quarter="2026-02-11T00:15:00.000Z",
+        agent_id="writer-1",
+        model="haiku",
+        calls=0,
+        input_tokens=0,
+        output_tokens=0,
+        cost_usd=None,
+        calls_without_price=0,
+        calls_silent=1,
+    )
+    in_memory = [await store.sum_usage(query, {"r1": (live,)}) for query in queries]
+    since = run_sums.Since(failed="2026-02-11T00:00:00.000Z", today="2026-02-11T00:00:00.000Z")
+
+    silent = UsageAmounts(runs=1, calls_silent=1)
+    assert found == [({name: silent}, silent) for name in ("draft", "writer-1", "haiku", "one", "2026-02-11")]
+    assert in_memory == found
+    assert (await store.totals(since, [])).usage == silent
 
 
 async def test_sums_in_memory_replace_those_of_the_row(harness: StoreHarness) -> None:

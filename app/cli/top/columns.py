@@ -152,10 +152,11 @@ def _summary(stats: Row) -> str:
 
 
 def _spent(sums: Row) -> str:
-    unpriced = sums.get("calls_without_price")
+    kinds = (("calls_without_price", "without a price"), ("calls_silent", "reported nothing"))
+    unpriced = [f"{printable.counted(sums[name], 'call')} {what}" for name, what in kinds if sums.get(name)]
     if not unpriced:
         return money(sums.get("cost_usd") or 0)
-    return f"{money(sums.get('cost_usd'))} ({printable.counted(unpriced, 'call')} without a price)"
+    return f"{money(sums.get('cost_usd'))} ({', '.join(unpriced)})"
 
 
 def progress(run: Row) -> str:

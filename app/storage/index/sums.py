@@ -14,13 +14,12 @@ from app.engine import run_sums, stores
 from app.storage.index import index_port, reads, scopes
 
 _AMOUNTS = (
-    "COUNT(DISTINCT run_usage.run_id), SUM(run_usage.calls), SUM(run_usage.input_tokens),"
+    "COUNT(DISTINCT run_usage.run_id), SUM(run_usage.calls), SUM(run_usage.calls_silent), SUM(run_usage.input_tokens),"
     " SUM(run_usage.output_tokens), SUM(run_usage.cost_usd), SUM(run_usage.calls_without_price),"
     " SUM(run_usage.cost_estimated_usd)"
 )
 _SOURCE = "run_usage JOIN runs ON runs.run_id = run_usage.run_id"
 _LABELS = "LEFT JOIN run_labels ON run_labels.run_id = runs.run_id AND run_labels.name = :label_key"
-_REPORTED: scopes.Condition = ("run_usage.calls > 0", {})
 _NAMES: Mapping[str, str] = {
     "recipe": "runs.recipe_id",
     "agent": "run_usage.agent_id",
@@ -42,7 +41,7 @@ def totals(index: reads.Connection, since: run_sums.Since, aside: Sequence[str])
         where, values = reads.where([(condition, given), (reads.SHOWN, {}), *scoped])
         return int(index.rows(f"SELECT COUNT(*) FROM runs {where}", values)[0][0])
 
-    conditions = [_REPORTED, ("run_usage.quarter >= :today", {"today": since.today}), *_without(aside), *scoped]
+    conditions = [("run_usage.quarter >= :today", {"today": since.today}), *_without(aside), *scoped]
     return run_sums.Totals(
         by_status=reads.count_by_status(index, since.scope),
         parked=count("status = 'paused' AND error_code IS NOT NULL"),
@@ -56,7 +55,7 @@ def usage(
     index: reads.Connection, query: run_sums.UsageQuery, aside: Sequence[str]
 ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
     """Return sums by name, largest first, and the total, without the runs in `aside`."""
-    conditions = [_REPORTED, *reads.conditions_of(query.runs), *_without(aside)]
+    conditions = [*reads.conditions_of(query.runs), *_without(aside)]
     if query.by == "day":
         return _by_day(index, query, conditions), _total(index, conditions)
     name, source = _NAMES[query.by], _SOURCE
@@ -77,14 +76,13 @@ def in_memory(
     sums: run_sums.Sums = {}
     total = run_sums.UsageAmounts()
     for run, every in found:
-        parts = [part for part in every if part.calls]
         if not index_port.fits(run, query.runs, internal=True):
             continue
-        named = sorted(((_name(run, part, query), part) for part in parts), key=lambda pair: pair[0] or "")
+        named = sorted(((_name(run, part, query), part) for part in every), key=lambda pair: pair[0] or "")
         for name, group in groupby(named, key=lambda pair: pair[0]):
             sums = run_sums.merged(sums, {name: _added(part for _, part in group)})
-        if parts:
-            total = total.plus(_added(parts))
+        if every:
+            total = total.plus(_added(every))
     return sums, total
 
 
@@ -102,7 +100,7 @@ def since(found: Iterable[Sequence[UsageSum]], quarter: str) -> run_sums.UsageAm
     """Return the usage of runs in memory since an instant."""
     total = run_sums.UsageAmounts()
     for parts in found:
-        newer = [part for part in parts if part.quarter >= quarter and part.calls]
+        newer = [part for part in parts if part.quarter >= quarter]
         total = total.plus(_added(newer)) if newer else total
     return total
 
@@ -122,7 +120,7 @@ def _by_day(
         bounds = {"begin": clock.stamp(begin), "end": clock.stamp(begin + timedelta(days=1))}
         span = ("run_usage.quarter >= :begin AND run_usage.quarter < :end", bounds)
         amounts = _total(index, [*conditions, span])
-        if amounts.calls:
+        if amounts.runs:
             sums[day.date().isoformat()] = amounts
     return sums
 
@@ -147,10 +145,11 @@ def _total(index: reads.Connection, conditions: Sequence[scopes.Condition]) -> r
 
 
 def _amounts(row: Sequence[Any]) -> run_sums.UsageAmounts:
-    runs, calls, read, written, cost, unpriced, estimated = row
+    runs, calls, silent, read, written, cost, unpriced, estimated = row
     return run_sums.UsageAmounts(
         runs=int(runs),
         calls=int(calls or 0),
+        calls_silent=int(silent or 0),
         input_tokens=int(read or 0),
         output_tokens=int(written or 0),
         cost_usd=None if cost is None else rounded(float(cost)),

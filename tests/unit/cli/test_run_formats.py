@@ -68,9 +68,24 @@ def test_a_gate_after_the_last_step_is_shown(status: str, done: int, expected: s
     assert columns.progress(detail) == expected.replace(" of ", "/").replace(" steps", "")
 
 
+@pytest.mark.parametrize(
+    ("reported", "unpriced", "silent", "shown"),
+    [
+        (None, 0, 0, "nothing, 0 tokens in, 0 out"),
+        (None, 0, 1, "1 call that reported nothing, 0 tokens in, 0 out"),
+        (0.5, 2, 3, "0.5000 USD, 2 calls unpriced, 3 calls that reported nothing, 0 tokens in, 0 out"),
+    ],
+)
+def test_calls_of_unknown_cost_are_not_nothing(reported: float | None, unpriced: int, silent: int, shown: str) -> None:
+    """The cost of a day names the calls that reported no price, and those that reported nothing."""
+    sums = {"input_tokens": 0, "output_tokens": 0, "cost_usd": reported, "cost_estimated_usd": None}
+
+    assert statistics._spend({**sums, "calls_without_price": unpriced, "calls_silent": silent}) == shown
+
+
 def test_sums_of_prices_have_no_dust() -> None:
     """A sum of binary fractions is printed as a rounded price."""
-    counts = dict.fromkeys(("runs", "calls", "input_tokens", "output_tokens", "calls_without_price"), 1)
+    counts = dict.fromkeys(("runs", "calls", "calls_silent", "input_tokens", "output_tokens", "calls_without_price"), 1)
     row = {"name": "draft", "cost_usd": 5.1 + 0.1, "cost_estimated_usd": None, **counts}
 
     assert "5.2  " in statistics._usage({"by": "recipe", "rows": [row], "total": {**row, "cost_usd": 5.2 + 1e-15}})

@@ -59,9 +59,16 @@ export function money(amount) {
 
 /** What was spent, in short: ≥ where there is more than was reported, ≈ an estimate by the price file. @type {Spent} */
 export function spent(sums, none = "–") {
-  const { cost_usd: told = null, cost_estimated_usd: guess = null, calls_without_price: open } = sums || {};
+  const { cost_usd: told = null, cost_estimated_usd: guess = null, calls_without_price, calls_silent } = sums || {};
+  const open = calls_without_price || calls_silent;
   if (told !== null) return `${open || guess !== null ? "≥ " : ""}${money(told)}`;
   return guess !== null ? estimate(guess) : open || tokens(sums) ? "unknown" : none;
+}
+
+/** The calls of a sum whose cost nobody reported. @param {any} sums @returns {string[]} */
+export function unpriced(sums) {
+  const found = [[sums.calls_without_price, "without a price"], [sums.calls_silent, "reported nothing"]];
+  return found.flatMap(([count, what]) => (count ? `${plural(count, "call")} ${what}` : []));
 }
 
 /** What a usage cost, and the estimate beside it; the two are never added up. @type {Spent} */

@@ -31,7 +31,7 @@ export function Cost() {
   const path = withQuery("/api/usage", { by, label_key: by === "label" ? key : "", created_after: since(days), session_id: query.get("session_id"), utc_offset: offset() });
   const usage = useLive(asks ? path : null, { on: aboutRuns, every: 10_000 });
   return html`
-    <${PageTitle} title="Cost" lead=${html`Tokens and money of runs, as providers reported them. ≈ marks an estimate from the <a href="/rules">prices</a> of the project. A call with neither is shown as unknown; one that reported no tokens either is not listed, but counts in budgets.`} />
+    <${PageTitle} title="Cost" lead=${html`Tokens and money of runs, as providers reported them. ≈ marks an estimate from the <a href="/rules">prices</a> of the project. A call with neither is shown as unknown.`} />
     <${Choices} by=${by} days=${days} shows=${shows} label=${key} />
     <${Fault} error=${usage.error} retry=${usage.refresh} />
     ${!asks && html`<${Empty} title="Which label?"><p>Enter the name of a label above, such as <code>book</code>.</p><//>`}
@@ -67,11 +67,11 @@ function Choices({ by, days, shows, label }) {
 /** @param {Props} props */
 function Total({ total }) {
   return html`<dl class="figures">
-    <div><dt>Cost</dt><dd>${format.spent(total, "nothing")}</dd>${total.calls_without_price > 0 && html`<dd class="muted">${format.plural(total.calls_without_price, "call")} without a price${guessed(total) && `, ${format.estimate(total.cost_estimated_usd)}`}</dd>`}</div>
-    <div><dt>Input tokens</dt><dd>${format.number(total.input_tokens)}</dd></div>
-    <div><dt>Output tokens</dt><dd>${format.number(total.output_tokens)}</dd></div>
-    <div><dt>Calls that reported usage</dt><dd>${format.number(total.calls)}</dd></div>
-    <div><dt>Their runs</dt><dd>${format.number(total.runs)}</dd></div>
+    <div><dt>Cost</dt><dd>${format.spent(total, "nothing")}</dd>${format.unpriced(total)[0] && html`<dd class="muted">${format.unpriced(total).join(", ")}${guessed(total) && `, ${format.estimate(total.cost_estimated_usd)}`}</dd>`}</div>
+    <div><dt>Input tokens</dt><dd>${reported(total, "input_tokens")}</dd></div>
+    <div><dt>Output tokens</dt><dd>${reported(total, "output_tokens")}</dd></div>
+    <div><dt>Calls</dt><dd>${format.number(total.calls + total.calls_silent)}</dd></div>
+    <div><dt>Runs</dt><dd>${format.number(total.runs)}</dd></div>
   </dl>`;
 }
 
@@ -83,16 +83,16 @@ function Sums({ by, rows, shows }) {
     name: row.name || NAMELESS[by] || "none",
     parts: shows === "tokens" ? [row.input_tokens || 0, row.output_tokens || 0] : [row.cost_usd || 0, row.cost_estimated_usd || 0],
     text: shows === "tokens" ? format.number((row.input_tokens || 0) + (row.output_tokens || 0)) : format.price(row),
-    unknown: shows === "cost" && row.calls_without_price > 0 && !guessed(row),
+    unknown: shows === "cost" && format.unpriced(row).length > 0 && !guessed(row),
   }));
   const guesses = rows.some(guessed);
   const columns = guesses ? NUMBERS : NUMBERS.filter(([name]) => name !== "Estimated");
   const label = `${shows === "tokens" ? "Tokens" : "Cost"} by ${word.toLowerCase()}`;
-  if (!rows.length) return html`<${Empty} title="No call of an agent reported usage in this time."><p>Choose a longer time above<span class="offer">, or <a href="/start">start a run</a></span>.</p><//>`;
+  if (!rows.length) return html`<${Empty} title="No agent was called in this time."><p>Choose a longer time above<span class="offer">, or <a href="/start">start a run</a></span>.</p><//>`;
   return html`<${Section} title=${label}><div class="halves">
     <div class="card">${by === "day" ? html`<${Columns} bars=${bars} label=${label} />` : html`<${Bars} bars=${bars} label=${label} />`}
       ${(shows === "tokens" || guesses) && html`<p class="legend"><span class="chart-key-0"></span> ${shows === "tokens" ? "input" : "reported"} <span class="chart-key-1"></span> ${shows === "tokens" ? "output" : "estimated"}</p>`}
-      ${bars.some((bar) => bar.unknown) && html`<p class="legend"><span class="chart-unknown"></span> Calls without a price. To estimate them, set prices: <code>control-room prices set FILE</code></p>`}</div>
+      ${bars.some((bar) => bar.unknown) && html`<p class="legend"><span class="chart-unknown"></span> Calls without a price.${rows.some((/** @type {any} */ row) => row.calls_without_price) && html` To estimate them, set prices: <code>control-room prices set FILE</code>`}</p>`}</div>
     <${Table} label=${label} rows=${ordered} name="name" columns=${[[word, (/** @type {any} */ row) => named(by, row.name)], ...columns]} />
   </div><p class="muted">“Per run” counts every run that called an agent: failed, denied and cancelled runs too, and forks with only the calls that they made themselves. Failed tries count as calls. Deleted runs are not included.</p><//>`;
 }
@@ -100,14 +100,19 @@ function Sums({ by, rows, shows }) {
 /** @type {Columns} */
 const NUMBERS = /** @type {[string, (row: any) => any][]} */ ([
   ["Runs", (row) => format.number(row.runs)],
-  ["Calls", (row) => format.number(row.calls)],
-  ["Input", (row) => format.number(row.input_tokens)],
-  ["Output", (row) => format.number(row.output_tokens)],
+  ["Calls", (row) => format.number(row.calls + row.calls_silent)],
+  ["Input", (row) => reported(row, "input_tokens")],
+  ["Output", (row) => reported(row, "output_tokens")],
   ["Cost", (row) => format.spent({ ...row, cost_estimated_usd: null })],
   ["Estimated", (row) => (guessed(row) ? format.estimate(row.cost_estimated_usd) : "–")],
-  ["Per run", (row) => (row.calls_without_price && !guessed(row) ? "unknown" : format.price({ ...row, cost_usd: perRun(row, "cost_usd"), cost_estimated_usd: perRun(row, "cost_estimated_usd") }))],
-  ["Unpriced", (row) => (row.calls_without_price ? format.plural(row.calls_without_price, "call") : "")],
+  ["Per run", (row) => (format.unpriced(row)[0] && !guessed(row) ? "unknown" : format.price({ ...row, cost_usd: perRun(row, "cost_usd"), cost_estimated_usd: perRun(row, "cost_estimated_usd") }))],
+  ["Unpriced", (row) => row.calls_without_price + row.calls_silent || ""],
 ]).map(([name, cell]) => [name, cell, "right number"]);
+
+/** @param {any} row @param {string} name */
+function reported(row, name) {
+  return format.number(row.calls ? row[name] : null);
+}
 
 /** @param {any} row */
 function guessed(row) {

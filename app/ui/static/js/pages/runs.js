@@ -55,13 +55,14 @@ export function Home() {
 /** @param {Props} props */
 function Figures({ stats, waiting, busy }) {
   const { today, pool } = stats;
+  const tokens = today.input_tokens + today.output_tokens;
   return html`<dl class="figures">
     <div><dt>Waiting for you</dt><dd><a href="/inbox" aria-label=${`${waiting} waiting for you`}>${format.number(waiting)}</a></dd></div>
     <div><dt>In progress</dt><dd><a href="/runs?status=running&status=pending" aria-label=${`${busy} in progress`}>${format.number(busy)}</a></dd>
       <dd class="muted">${pool.busy} of ${pool.slots} workers busy${pool.queued > 0 ? `, ${pool.queued} queued` : ""}</dd></div>
     <div><dt>Failed in 24 hours</dt><dd><a href="/runs?failed=1" aria-label=${`${stats.failed.count} failed in 24 hours`}>${format.number(stats.failed.count)}</a></dd></div>
     <div><dt>Spent today</dt><dd><a href="/cost?days=1">${format.spent(today, "nothing")}</a></dd>
-      <dd class="muted">${format.number(today.input_tokens + today.output_tokens)} tokens${today.calls_without_price > 0 ? `, ${format.plural(today.calls_without_price, "call")} without a price` : ""}</dd></div>
+      <dd class="muted">${[...(today.calls_silent && !tokens ? [] : [`${format.number(tokens)} tokens`]), ...format.unpriced(today)].join(", ")}</dd></div>
   </dl>`;
 }
 

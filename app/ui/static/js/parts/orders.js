@@ -252,14 +252,13 @@ const LOOK = 5000;
 function Standing({ of: state }) {
   const { limits, left, used } = state;
   const isSet = (/** @type {Limited} */ [name]) => (limits[name] ?? null) !== null;
-  const note = (/** @type {number} */ count, /** @type {string} */ what) => count > 0 && html`<span class="muted">${format.plural(count, "call")} ${what}</span>`;
   return html`${AMOUNTS.filter(isSet).map(([name, unit, written]) => {
       const taken = limits[name] - (left[name] ?? limits[name]);
       const costs = name === "cost_usd";
       return html`<div class="budget"><progress max=${limits[name] || 1} value=${Math.max(0, taken)} aria-label=${unit}></progress>
         <span>${costs && used.calls_without_price > 0 ? "≥ " : ""}${written(taken)} of ${written(limits[name])}${costs ? "" : ` ${unit}`}</span>
         ${state.reserved[name] > 0 && html`<span class="muted">${written(state.reserved[name])} reserved</span>`}
-        ${costs && [note(used.calls_without_price, "without a price"), note(used.calls_silent, "reported nothing")]}
+        ${costs && format.unpriced(used).map((calls) => html`<span class="muted">${calls}</span>`)}
         ${left[name] < 0 && html`<span class="wrong-text">exceeded by ${written(-left[name])}</span>`}</div>`;
     })}
     ${TIMES.filter(isSet).map(([name, unit, written]) => html`<div class="budget"><span>at most ${written(limits[name])} ${unit.replace("seconds ", "")}</span></div>`)}`;
