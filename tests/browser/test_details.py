@@ -175,6 +175,8 @@ def test_a_step_in_the_queue_of_its_backend_shows_its_place(
             expect(row).to_contain_text("queued · 1 of 1")
             row.locator("a").click()
             waiting.shows("Waits forsaid", within=".drawer")
+            # Only an open step has a request.
+            waiting.shows("Prompt", within=".drawer")
             answers.set()
 
             waiting.shows("It is done.")
