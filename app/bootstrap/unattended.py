@@ -119,7 +119,7 @@ def unattended_of(
             feed=store.feed,
             senders=channels,
             clock=time,
-            questions=eventless.EventlessMessages(kept, time, equipment.masker, questions),
+            other_messages=eventless.EventlessMessages(kept, time, equipment.masker, questions),
             hears_all=chosen.engine.engine == "embedded",
         ),
         retention=retention.Retention(use_cases, store, store.documents(retention.FOLDER), time),

@@ -262,7 +262,7 @@ async def test_endings_of_other_processes_are_notified(tmp_path: Path) -> None:
             feed=event_feed.EventFeed(time.monotonic),
             senders={"command": Listener()},
             clock=time,
-            questions=plan_questions.PlanQuestions(store.plans),
+            other_messages=plan_questions.PlanQuestions(store.plans),
             hears_all=False,
         )
         other.start()

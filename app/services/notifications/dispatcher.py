@@ -78,7 +78,7 @@ class Dispatcher:
     """Delivers messages; only the service of a data directory starts it.
 
     Args:
-        questions: Messages that no event of a run contains.
+        other_messages: Messages that no event of a run contains.
         hears_all: Whether the feed has the events of all runs; otherwise the dispatcher searches the store.
     """
 
@@ -90,7 +90,7 @@ class Dispatcher:
         feed: event_feed.EventFeed,
         senders: Mapping[str, Sender],
         clock: clock.Clock,
-        questions: eventless.Source,
+        other_messages: eventless.Source,
         hears_all: bool = True,
     ) -> None:
         self._repository = repository
@@ -98,7 +98,7 @@ class Dispatcher:
         self._feed = feed
         self._senders = senders
         self._clock = clock
-        self._questions = questions
+        self._other_messages = other_messages
         self._hears_all = hears_all
         self._queues: dict[str, _EndpointQueue] = {}
         self._place = 0
@@ -164,7 +164,7 @@ class Dispatcher:
             if self._place == self._feed.last and not self._repository.changed.is_set():
                 is_unread = any(queue.is_unread for queue in self._queues.values())
                 pause = _RETRY_STORAGE_SECONDS if is_unread else _IDLE_SECONDS
-                asked, sleep = self._questions.changed.wait(), self._clock.sleep(pause)
+                asked, sleep = self._other_messages.changed.wait(), self._clock.sleep(pause)
                 await aio.wait_first(news, self._repository.changed.wait(), asked, sleep)
                 self._look_again()
         finally:
@@ -174,7 +174,7 @@ class Dispatcher:
     def _look_again(self) -> None:
         """Read again the events that other processes may have written meanwhile."""
         if not self._hears_all:
-            self._questions.again()
+            self._other_messages.again()
             now = clock.stamp(self._clock.now())
             for queue in self._queues.values():
                 if queue.behind is None:
@@ -213,12 +213,12 @@ class Dispatcher:
                 self._enqueue(queue, messages, "" if queue.is_open else queue.floor)
             queue.is_open = True
         self._place = reached
-        questions = await self._questions.drain()
-        for queue in self._queues.values() if questions else ():
-            self._enqueue(queue, questions, queue.floor)
+        others = await self._other_messages.drain()
+        for queue in self._queues.values() if others else ():
+            self._enqueue(queue, others, queue.floor)
             if queue.behind is not None:
-                # The queue is full: the questions that it lacks are drained again.
-                self._questions.again()
+                # The queue is full: the messages that it lacks are drained again.
+                self._other_messages.again()
 
     async def _catch_up(self, queue: _EndpointQueue, begin: str) -> None:
         found: list[notifications.Message] = []

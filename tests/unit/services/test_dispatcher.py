@@ -85,7 +85,7 @@ def _dispatcher(kept: repository.EndpointRepository, sender: _Sender) -> dispatc
         feed=event_feed.EventFeed(time.monotonic),
         senders={"command": sender},
         clock=time,
-        questions=plan_questions.PlanQuestions(anything),
+        other_messages=plan_questions.PlanQuestions(anything),
     )
 
 
