@@ -253,9 +253,9 @@ def test_a_run_is_run_again_from_a_step(project: Project, page: Page) -> None:
     page.button("Fork from this step").click()
     dialog = page.tab.locator("dialog[open]")
     expect(dialog).to_contain_text("0 rows of the list of steps are kept, 1 runs again.")
-    dialog.get_by_label("Other arguments").fill("{")
+    dialog.get_by_label("Arguments, as JSON").fill("{")
     expect(dialog).to_contain_text("not valid JSON")
-    dialog.get_by_label("Other arguments").fill("")
+    dialog.get_by_label("Arguments, as JSON").fill("")
     dialog.get_by_role("button", name="Fork").click()
     expect(dialog).to_have_count(0)
     page.shows("It is done.")
@@ -263,6 +263,21 @@ def test_a_run_is_run_again_from_a_step(project: Project, page: Page) -> None:
 
     assert [row["status"] for row in rows] == ["done"] * 2
     assert page.tab.url.endswith(next(row["run_id"] for row in rows if row["run_id"] != run["run_id"]))
+
+
+def test_a_fork_gets_the_arguments_that_were_changed(page: Page) -> None:
+    """The dialog of a fork shows the arguments of the run, and only those that a person changes are sent."""
+    failed = page.api("POST", "/api/runs", {"recipe_id": "draft", "args": {"scene_path": "none.md", "words": 90}})
+    page.open(f"/runs/{failed['run_id']}").shows("file_not_found")
+    page.button("Fork").click()
+    dialog = page.tab.locator("dialog[open]")
+    text = dialog.get_by_label("Arguments, as JSON")
+    text.fill(text.input_value().replace("none.md", "Story/Scenes/SCN-the-arrival.md"))
+    with page.tab.expect_request("**/fork") as sent:
+        dialog.get_by_role("button", name="Fork").click()
+    page.shows("It is done.")
+
+    assert sent.value.post_data_json == {"args": {"scene_path": "Story/Scenes/SCN-the-arrival.md"}}
 
 
 def test_people_get_keys(project: Project, page: Page) -> None:

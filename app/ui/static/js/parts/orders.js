@@ -153,9 +153,10 @@ function paid(usage) {
 
 /** @param {Props} props */
 export function Fork({ run, from = "", onClose }) {
-  const [values, change] = useFields({ from, prompt: "", agent: "", args: "" });
+  const before = run.task.initial_args;
+  const [values, change] = useFields({ from, prompt: "", agent: "", args: JSON.stringify(before, null, 1) });
   const [blocked, setBlocked] = useState(false);
-  const [args, fault] = json(values.args);
+  const [args, fault] = others(values.args, before);
   const body = Object.fromEntries(Object.entries({ ...values, args }).filter(([, value]) => value));
   const fork = async () => {
     if (fault) throw new SyntaxError(fault);
@@ -168,15 +169,15 @@ export function Fork({ run, from = "", onClose }) {
     <datalist id="keys">${each(run.steps, (step) => html`<option value=${step.key} />`)}</datalist>
     ${values.from && html`<label>Another task for this step, in place of all of the recipe's words (optional) <textarea rows="3" value=${values.prompt} onInput=${change("prompt")}></textarea></label>
       <label>Another agent for this step (optional) <input value=${values.agent} onInput=${change("agent")} /></label>`}
-    <label>Other arguments, as JSON (optional) <input class="mono" placeholder=${JSON.stringify(run.task.initial_args).slice(0, 100)} value=${values.args} onInput=${change("args")} /></label>
+    <label>Arguments, as JSON <textarea class="mono" rows="4" spellcheck=${false} value=${values.args} onInput=${change("args")}></textarea></label>
     ${fault ? html`<p class="wrong-text">${fault}</p>` : html`<${Preview} id=${run.run_id} body=${{ order: "fork", ...body }} onFound=${setBlocked} />`}<//>`;
 }
 
-/** @type {(text: string) => [any, string]} */
-function json(text) {
-  if (!text.trim()) return [null, ""];
+/** The arguments that a text changes; null: none. @type {(text: string, before: any) => [any, string]} */
+function others(text, before) {
   try {
-    return [JSON.parse(text), ""];
+    const changed = Object.entries(JSON.parse(text || "{}")).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name]));
+    return [changed.length ? Object.fromEntries(changed) : null, ""];
   } catch {
     return [null, "The arguments are not valid JSON."];
   }
