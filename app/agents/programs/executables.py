@@ -74,6 +74,7 @@ def _missing(program: Program, why: str) -> errors.AgentFailed:
 
 
 _READ_BYTES = 1024 * 1024
+_LINE_BYTES = 64 * 1024 * 1024
 
 
 class Outlet:
@@ -101,14 +102,14 @@ class Outlet:
         return lines
 
     def lines(self) -> Iterator[bytes]:
-        """Yield every line in UTF-8, with its newline."""
+        """Yield every line in UTF-8, with its newline; a longer line than 64 MiB comes in parts."""
         with open(os.dup(self._reading), "rb") as read:
             read.seek(0)
             if results.encoding(read.peek(2)) != results.UTF_16:
-                yield from read
+                yield from iter(lambda: read.readline(_LINE_BYTES), b"")
                 return
             with io.TextIOWrapper(read, results.UTF_16, errors="replace", newline="\n") as text:
-                yield from (line.encode() for line in text)
+                yield from (line.encode() for line in iter(lambda: text.readline(_LINE_BYTES), ""))
 
     def close(self) -> None:
         """Discard the output."""

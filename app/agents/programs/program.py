@@ -93,6 +93,7 @@ class ParsedOutput:
 
     session_id: str | None = None  # The program's name for the conversation, as it prints it.
     text: str = ""  # The agent's last text.
+    unreadable: str = ""  # Why the text cannot be read; empty if unknown.
     complete: bool = False  # Whether the program has reported the end of the turn.
     cut_off: bool = False  # Whether it reported that an answer of the model reached its limit.
     failure: Failure | None = None  # The failure that it reports.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -106,6 +107,7 @@ def _text(value: object) -> str | None:
 # Colours and cursors; titles and links, up to their end; character sets.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()][0-9A-Z])")
 _TRIES = 50
+_MOST_SPREAD = 64 * 1024 * 1024
 _DECODER = json.JSONDecoder()
 
 
@@ -120,7 +122,7 @@ def events(lines: Iterable[bytes]) -> Iterator[Event]:
         try:
             value = _value(line)
         except (ValueError, RecursionError):
-            yield from _spread([line, *result])
+            yield from _spread(itertools.chain([line], result))
             return
         yield from _objects(value)
 
@@ -163,8 +165,7 @@ def encoding(begin: bytes) -> str:
 
 
 def _spread(lines: Iterable[bytes]) -> Iterator[Event]:
-    ended = (line if line.endswith(b"\n") else line + b"\n" for line in lines)
-    text = b"".join(ended).decode("utf-8", "replace")
+    text = _end_of(lines)
     start, tries = 0, _TRIES
     while start < len(text):
         end = text.index("\n", start) + 1
@@ -184,6 +185,17 @@ def _spread(lines: Iterable[bytes]) -> Iterator[Event]:
                     start, tries = text.index("\n", stop) + 1, _TRIES
         except (ValueError, RecursionError):
             continue
+
+
+def _end_of(lines: Iterable[bytes]) -> str:
+    """Return the last whole lines: a program that prints without end must not fill the memory."""
+    text, begin = bytearray(), 0
+    for line in lines:
+        text += line if line.endswith(b"\n") else line + b"\n"
+        if len(text) > 2 * _MOST_SPREAD:
+            del text[:-_MOST_SPREAD]
+            begin = text.index(b"\n") + 1
+    return text[begin:].decode("utf-8", "replace")
 
 
 def _objects(value: object) -> Iterator[Event]:

@@ -14,6 +14,8 @@ from app.domain import operations, records
 from app.engine import ports
 from app.processes import launcher_protocol
 
+MOST_REPLY_BYTES = 16 * 1024 * 1024  # Longest reply of a program whose whole output is the reply.
+
 _TAIL_CHARACTERS = 2_000
 _REASON_CHARACTERS = 200
 _BEGIN_LINES = 1
@@ -81,7 +83,11 @@ def verdict(program: Program, result: ProcessResult, session_id: str | None = No
 def _parsed(program: Program, result: ProcessResult, complaints: str) -> ParsedOutput:
     output = ParsedOutput()
     if program.prints_reply_only:
-        output.text = results.plain_text(b"".join(result.stdout)).strip()
+        content = _beginning(result.stdout, MOST_REPLY_BYTES + 1)
+        if len(content) > MOST_REPLY_BYTES:
+            output.unreadable = f"it has more than {MOST_REPLY_BYTES} bytes"
+            return output
+        output.text = results.plain_text(content).strip()
         output.complete = bool(output.text)
         return output
     for event in results.events(result.stdout):
@@ -92,6 +98,16 @@ def _parsed(program: Program, result: ProcessResult, complaints: str) -> ParsedO
     if output.failure is None and not output.complete and (last := results.last_event(complaints)) is not None:
         program.parse(last, output)
     return output
+
+
+def _beginning(lines: Iterator[bytes], size_bytes: int) -> bytes:
+    # Not joined as a list: a program that prints a short line without end would take twenty times its output.
+    content = bytearray()
+    for line in lines:
+        content += line
+        if len(content) >= size_bytes:
+            break
+    return bytes(content)
 
 
 def _ended(program: Program, result: ProcessResult) -> records.StepError | None:
@@ -144,7 +160,8 @@ def _says(patterns: tuple[str, ...], *texts: str) -> bool:
 def _incomplete(program: Program, output: ParsedOutput, reply_text: str) -> records.StepError | None:
     if output.complete or output.is_cut_off:
         return None
-    message = f"{program.label} ended without a readable reply: {_first_line(reply_text) or 'it wrote nothing'}"
+    reason = output.unreadable or _first_line(reply_text) or "it wrote nothing"
+    message = f"{program.label} ended without a readable reply: {reason}"
     return records.StepError(code="reply_unreadable", message=message)
 
 

@@ -65,6 +65,20 @@ def test_utf_16_with_a_mark_is_decoded(encoding: str) -> None:
     assert extracted_text((1, gap[0], 0), (1, gap[1], 3)).endswith("plain \U0001f600\n")
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-8"])
+def test_a_line_without_end_comes_in_parts(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line without end is not taken into memory as one."""
+    monkeypatch.setattr(executables, "_LINE_BYTES", 8)
+    outlet = executables.Outlet()
+    os.write(outlet.writing, "\ufeffaaaaaaaaaaaa\nb\n".encode(encoding))
+    os.close(outlet.writing)
+    lines = list(outlet.lines())
+    outlet.close()
+
+    assert b"".join(lines).decode("utf-8-sig") == "aaaaaaaaaaaa\nb\n"
+    assert max(len(line) for line in lines) == 8
+
+
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-8"])
 def test_the_lines_of_an_output_are_utf_8(encoding: str) -> None:
     """The lines of an output with a byte order mark are those of its text in UTF-8."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -325,6 +327,18 @@ class TestTemplates:
         """An empty output is an error."""
         assert self.reply(b"\n") == ("", "reply_unreadable")
 
+    def test_a_reply_without_end_is_not_read_to_its_end(self) -> None:
+        """A program that prints without end fails with the limit, and its output is not taken into memory."""
+        size = verdicts.MOST_REPLY_BYTES
+        more: Iterator[bytes] = map(pytest.fail, ["the output is read on"])
+        lines = itertools.chain(itertools.repeat(b"y" * 1023 + b"\n", size // 1024 + 1), more)
+        config = BackendConfig(name="ours", type="template", command=("ours",))
+        reply = verdicts.verdict(template.program(config), ProcessResult(stdout=lines)).reply
+
+        assert reply.error is not None
+        assert reply.error.code == "reply_unreadable"
+        assert reply.error.message == f"ours ended without a readable reply: it has more than {size} bytes"
+
     def test_paths_lead_to_the_reply(self) -> None:
         """With a path, the reply is the text of the last object that has one."""
         printed = b'noise\n{"a": {"b": "one"}}\n{"a": {"b": "two"}}\n{"a": 5}\n'
@@ -396,6 +410,13 @@ class TestWording:
     def test_the_last_object_is_found(self, written: str, expected: object) -> None:
         """The last object of a text is found after text that only resembles one."""
         assert results.last_event(written) == expected
+
+    def test_only_the_end_of_much_output_is_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of output that is not one object per line, a limited number of whole lines is kept."""
+        monkeypatch.setattr(results, "_MOST_SPREAD", 1000)
+        lines = [b'{"first": 1}\n', b"[INFO] begun\n", b'{"lost": 1}\n', *[b"noise\n"] * 400, b'{\n"a": 1\n}\n']
+
+        assert list(results.events(lines)) == [{"first": 1}, {"a": 1}]
 
     def test_a_megabyte_is_read(self) -> None:
         """A reply of a megabyte is read whole."""
