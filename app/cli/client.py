@@ -77,8 +77,8 @@ class Client(Protocol):
         that too.
         """
 
-    def follow_log(self, run_id: str, name: str) -> AsyncGenerator[str, None]:
-        """Yield the texts of a log while it grows, until its run has ended."""
+    def follow_log(self, run_id: str, name: str) -> AsyncGenerator[str | None, None]:
+        """Yield the texts of a log until its run has ended; None where another log replaces it, and at the end."""
 
     def verify_all(self) -> AsyncGenerator[list[JsonObject], None]:
         """Check all stored data and yield the reports page by page."""

@@ -60,9 +60,10 @@ class FolderClient:
             for event in await self.application.store.read_events(run_id, after):
                 yield event.to_json()
 
-    async def follow_log(self, run_id: str, name: str) -> AsyncGenerator[str, None]:
+    async def follow_log(self, run_id: str, name: str) -> AsyncGenerator[str | None, None]:
         async for piece in await self.application.runs.follow_log(run_id, name, 0):
-            yield piece.text
+            if piece.kind != "alive":
+                yield piece.text if piece.kind == "text" else None
 
     async def verify_all(self) -> AsyncGenerator[list[JsonObject], None]:
         cursor: str | None = None

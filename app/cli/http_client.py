@@ -101,11 +101,11 @@ class HttpClient:
     def followed(self, run_id: str) -> str:
         return run_id
 
-    async def follow_log(self, run_id: str, name: str) -> AsyncGenerator[str, None]:
+    async def follow_log(self, run_id: str, name: str) -> AsyncGenerator[str | None, None]:
         """Read the texts of a log while it grows."""
         async with aclosing(self._events(f"/api/runs/{_quoted(run_id)}/logs/{_quoted(name)}/stream", {})) as found:
             async for piece in found:
-                yield piece.get("text", "")
+                yield piece.get("text")
 
     async def _events(self, path: str, headers: Mapping[str, str]) -> AsyncGenerator[JsonObject, None]:
         headers = {**headers, "Accept": "text/event-stream"}

@@ -219,7 +219,12 @@ def _copied(found: Mapping[str, bool], as_json: bool) -> int:
 
 
 async def _followed(client: Client, run_id: str, name: str) -> int:
+    is_replaced = False
     async with aclosing(client.follow_log(run_id, name)) as texts:
         async for text in texts:
-            terminal.say_piece(text)
+            if text is not None and is_replaced:
+                terminal.warn("another log replaced this one, such as that of the next attempt; it begins here")
+            if text is not None:
+                terminal.say_piece(text)
+            is_replaced = text is None
     return exit_codes.ExitCode.DONE

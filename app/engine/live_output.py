@@ -25,11 +25,14 @@ _CLOCK = clock.SystemClock()
 
 _log = logging.getLogger(__name__)
 
-AppendLog: TypeAlias = Callable[[str, str], Awaitable[bool]]
-"""Appends a text (name, text) to a log; False while the run's folder cannot be written, so that the text is held."""
+AppendLog: TypeAlias = Callable[[str, str, bool], Awaitable[bool]]
+"""Appends a text to a log (name, text, whether the log begins anew); False while the run's folder cannot be written.
+
+Then the text is held.
+"""
 
 
-async def not_kept(_name: str, _text: str) -> bool:
+async def not_kept(_name: str, _text: str, _anew: bool) -> bool:
     """Discard the text, for runs without a folder."""
     return True
 
@@ -119,7 +122,8 @@ class LiveOutput:
         try:
             # Once begun, the append completes even if its step is cancelled: otherwise the next write would append
             # part of the text again.
-            if await asyncio.shield(asyncio.ensure_future(self._append(self._name, masked))):
+            # The log may be that of an earlier attempt or visit.
+            if await asyncio.shield(asyncio.ensure_future(self._append(self._name, masked, not self._written))):
                 self._written += len(masked)
             else:
                 self._held, self._size = text[:end] + self._held, self._size + end

@@ -257,7 +257,7 @@ class Call:
     asked_at: str | None = None  # When the run first asked a gate; the same after a restart.
     retry_until_space: RetryUntilSpace = write_once
     """Repeats a write of a file outside the run's folder until it succeeds."""
-    append_log: AppendLog = not_kept  # Appends a text (name, text), masked, to a log during the attempt.
+    append_log: AppendLog = not_kept  # Appends a text, masked, to a log during the attempt.
     live: LiveStep = field(default_factory=LiveStep)  # What the step shows during the attempt.
     masker: plain.Masker = _NO_SECRETS
     """Hides secrets in output that is cut or parsed before it reaches the engine."""

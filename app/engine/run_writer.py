@@ -121,12 +121,12 @@ class RunWriter:
         finally:
             self._users -= 1
 
-    async def append_log(self, name: str, text: str) -> bool:
-        """Append to a log; return False while the run is evicted, since a log alone does not load it."""
+    async def append_log(self, name: str, text: str, anew: bool) -> bool:
+        """Append to a log, or replace it; return False while the run is evicted, since a log alone does not load it."""
         if self.owner is None:
             return False
         async with self.use() as owner:
-            await owner.log.append_log(name, text)
+            await (owner.log.write_log if anew else owner.log.append_log)(name, text)
         return True
 
     def report(self, attempt: StepAttempt, failure: BaseException) -> None:

@@ -12,6 +12,7 @@ from app.engine import aio, stores
 
 PART_BYTES = 256 * 1024  # Most bytes of one read, however large the log is.
 LOOK_SECONDS = 0.5  # Time between two reads of a followed log.
+OVERLAP_BYTES = 1024  # Bytes before each piece that are read again, to notice that another log has replaced this one.
 SILENCE_SECONDS = 15.0  # Longest time without text; then followers get a keep-alive.
 
 
@@ -19,7 +20,7 @@ SILENCE_SECONDS = 15.0  # Longest time without text; then followers get a keep-a
 class Piece:
     """The next piece of a followed log."""
 
-    kind: str  # `text`, `reset` if a shorter log replaced it and is sent from its start, `end`, or `alive`.
+    kind: str  # `text`, `reset` if another log replaced it and is sent from its start, `end`, or `alive`.
     offset: int = 0  # Offset of the text, in bytes.
     following: int = 0  # Offset of the next piece.
     text: str = ""  # The text; bytes that are not UTF-8 are replaced.
@@ -55,21 +56,23 @@ class LogTails:
     ) -> AsyncGenerator[Piece, None]:
         """Yield a log from an offset on while it grows, until its run has ended, no faster than its reader reads."""
         position, decoder = begin.offset, codecs.getincrementaldecoder("utf-8")("replace")
-        silent = 0.0
+        sent, silent = b"", 0.0
         while True:
             # Checked before the read, so that text that comes with the end is sent, too.
             is_over = await has_ended()
-            found = await self._look(run_id, name, position)
+            found = await self._look(run_id, name, position - len(sent))
             if found is None:
                 break
-            # A shorter log has replaced this one, as in the next attempt of its step.
-            if found.size_bytes < position:
-                position, silent = 0, 0.0
+            content = found.content[len(sent) :]
+            # Another log has replaced this one, as in the next attempt of its step; it may be the longer one.
+            if found.size_bytes < position or not found.content.startswith(sent):
+                sent, position, silent = b"", 0, 0.0
                 decoder.reset()
                 yield Piece(kind="reset")
-            elif found.content:
-                began, position, silent = position, position + len(found.content), 0.0
-                if text := decoder.decode(found.content):
+            elif content:
+                began, position, silent = position, position + len(content), 0.0
+                sent = (sent + content)[-OVERLAP_BYTES:]
+                if text := decoder.decode(content):
                     yield Piece(kind="text", offset=began, following=position, text=text)
                 # A fast reader must not keep the loop from other tasks.
                 await asyncio.sleep(0)

@@ -24,13 +24,13 @@ class Kept:
         self.fault: BaseException | None = None
         self.written = asyncio.Event()
 
-    async def append(self, _: str, text: str) -> bool:
-        """Append to the log."""
+    async def append(self, _: str, text: str, anew: bool) -> bool:
+        """Append to the log, or replace it."""
         if self.fault is not None:
             raise self.fault
         if self.is_away:
             return False
-        self.text += text
+        self.text = text if anew else self.text + text
         self.written.set()
         return True
 
@@ -60,6 +60,22 @@ async def test_output_is_written_before_its_end(kept: Kept) -> None:
     await heard.close()
 
     assert kept.text == "one\ntwo"
+
+
+async def test_a_later_attempt_replaces_the_log(kept: Kept) -> None:
+    """The output of a later attempt does not follow that of an earlier one, and replaces it only once it is there."""
+    for text in ("first\n", "", "second\n"):
+        heard = output(kept)
+        heard.hear(text)
+        if text:
+            kept.written.clear()
+            await kept.written.wait()
+        heard.hear(text and "rest\n")
+        await heard.close()
+        if not text:
+            assert kept.text == "first\nrest\n"
+
+    assert kept.text == "second\nrest\n"
 
 
 @pytest.mark.parametrize("seed", range(20))
