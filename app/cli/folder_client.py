@@ -165,7 +165,7 @@ async def _executing(chosen: settings.Settings, application: bootstrap.Applicati
     from app.storage import workspace_locks
     from app.worker import stop_signals
 
-    grace = chosen.pool.stop_grace_seconds > 0
+    grace = chosen.pool.stop_grace_seconds
     signals = stop_signals.StopSignals(lambda hurried: _stop(application, grace, hurried))
     locks = workspace_locks.WorkspaceLocks(chosen.project.data_directory)
     # Signals are caught before a run executes: a Ctrl-C must not end the command and leave an agent at work.
@@ -174,11 +174,11 @@ async def _executing(chosen: settings.Settings, application: bootstrap.Applicati
         yield FolderClient(application, claims, signals)
 
 
-async def _stop(application: bootstrap.Application, grace: bool, hurried: bool) -> None:
+async def _stop(application: bootstrap.Application, grace: float, hurried: bool) -> None:
     if grace and not hurried:
         # The signal may have come because the terminal was closed.
         with contextlib.suppress(terminal.PipeClosed):
-            terminal.warn("stopping after the step in flight; interrupt again to stop at once")
+            terminal.warn(f"stopping: the step in flight has {grace:g} seconds to end; interrupt again to stop at once")
     application.runs.stopping.set()
     await application.engine.stop(0 if hurried else None)
 

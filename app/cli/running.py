@@ -56,9 +56,9 @@ if TYPE_CHECKING:
 def run(place: options.Place, as_json: bool, dry_run: bool, detach: bool, **given: Any) -> int:
     """Run RECIPE and show its progress.
 
-    Without --server the run executes in this process. Ctrl-C stops it so that `runs resume` can continue it; a second
-    Ctrl-C does not wait for the step in flight, and a third ends the command at once. SIGTERM and the closing of the
-    terminal do the same.
+    Without --server the run executes in this process. Ctrl-C stops it so that `runs resume` can continue it: the
+    step in flight gets CONTROL_ROOM_STOP_GRACE_SECONDS to end; if it does not, the resume repeats it. A second Ctrl-C
+    does not wait for it, and a third ends the command at once. SIGTERM and the closing of the terminal do the same.
     """
     request = _request(**given)
     try:

@@ -238,7 +238,7 @@ def test_a_second_ctrl_c_stops_the_step_in_flight(project: programs.Project):
         told = process.stderr.read()
         code = process.wait(60)
 
-    assert "interrupt again" in stopping
+    assert stopping == "stopping: the step in flight has 600 seconds to end; interrupt again to stop at once\n"
     assert (code, told) == (130, f"\ncontrol-room: interrupted; continue with: control-room runs resume {run_id}\n")
     assert programs.asked("runs", "resume", run_id, project=project)["status"] == "done"
 
