@@ -24,12 +24,21 @@ def no_workspace(path: str, error: OSError) -> errors.ToolFailed | errors.Worksp
     """Return the failure of a workspace whose folder cannot be opened."""
     if workspace_faults.passes(error.errno):
         return workspace_faults.waits(path, error)
-    return errors.ToolFailed(f"The workspace cannot be opened: {error.strerror}.", code="workspace_missing")
+    message = f"The workspace {path!r:.200} cannot be opened: {error.strerror}."
+    return errors.ToolFailed(message, code="workspace_missing", detail={"working_dir": path})
 
 
 def not_allowed(working_dir: str) -> errors.ToolFailed:
     """Return the refusal of a folder that runs may not work in."""
     message = f"The run's working_dir {working_dir!r:.200} is not in the folders that runs may work in, or is reserved."
+    return errors.ToolFailed(message, code="workspace_not_allowed", detail={"working_dir": working_dir})
+
+
+def linked(working_dir: str) -> errors.ToolFailed:
+    """Return the refusal of a folder that a link leads to; a run begins with a resolved folder."""
+    message = (
+        f"The run's working_dir {working_dir!r:.200} leads through a link or '..'; a run works in the folder itself."
+    )
     return errors.ToolFailed(message, code="workspace_not_allowed", detail={"working_dir": working_dir})
 
 

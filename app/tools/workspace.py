@@ -190,8 +190,10 @@ class Workspaces:
         """
         folder = Path(run.working_dir).absolute()
         base = self._base(folder)
-        if base is None or not _is_itself(str(folder)):
+        if base is None:
             raise failures.not_allowed(run.working_dir)
+        if not _is_itself(str(folder)):
+            raise failures.linked(run.working_dir)
         return Workspace(Root(path=folder, base=base, reserved=self._reserved, granted=_granted(folder, run)))
 
     def check(self, run: runs.RunStart) -> None:

@@ -216,6 +216,17 @@ class TestPlaces:
 
         assert failed.value.code == "workspace_not_allowed"
 
+    async def test_a_workspace_behind_a_link_is_refused(self, harness: Harness, performer: CommandPerformer) -> None:
+        """The refusal of a working folder that a link has replaced names the link, not the settings."""
+        moved = harness.working_dir.with_name("moved")
+        harness.working_dir.rename(moved)
+        harness.working_dir.symlink_to(moved)
+        with pytest.raises(errors.ToolFailed) as failed:
+            await performer.perform(harness.call(shell("true")))
+
+        assert failed.value.code == "workspace_not_allowed"
+        assert "leads through a link" in failed.value.message
+
     async def test_a_missing_folder_fails_the_step(self, harness: Harness, performer: CommandPerformer) -> None:
         """A missing folder, or a file in its place, fails the step with `cwd_missing`."""
         (harness.working_dir / "file").write_text("x")

@@ -385,6 +385,7 @@ def test_a_missing_workspace_has_its_own_code(tmp_path):
     assert refusal(workspace.read_text, "x.md").code == "workspace_missing"
     assert refusal(workspace.exists, "x.md").code == "workspace_missing"
     assert refusal(workspace.scan).code == "workspace_missing"
+    assert str(tmp_path / "gone") in refusal(workspace.scan).message
 
 
 def test_existence_means_a_regular_file(root):
