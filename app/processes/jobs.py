@@ -96,8 +96,20 @@ class Job:
             self.cause = cause
             self.next_signal_at = now
 
-    def check_output(self, now: float) -> launcher_protocol.Cause:
-        """Return the limit that its output exceeds, `idle` or `output`; empty if none."""
+    def exceeded(self, now: float, *, looks: bool) -> launcher_protocol.Cause:
+        """Return the limit that the command exceeds; empty if none, or if it is being ended or has ended by itself.
+
+        Args:
+            looks: Whether to examine its output, too.
+        """
+        # A launcher that had no processor time learns of the end and of the limit in one round; the end came first.
+        if self.next_signal_at is not None or self.report is not None:
+            return ""
+        if now >= self.deadline_at:
+            return "timeout"
+        return self._output_limit(now) if looks else ""
+
+    def _output_limit(self, now: float) -> launcher_protocol.Cause:
         sizes = self.stdout.size_bytes(), self.stderr.size_bytes()
         # Sizes are compared: any output shows that a program is working.
         if sizes != (self.stdout.seen_bytes, self.stderr.seen_bytes):

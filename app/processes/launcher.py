@@ -262,14 +262,9 @@ class Launcher:
         for job in self._jobs.values():
             if is_due and not self._is_detached:
                 self._replies += job.news()
-            if job.next_signal_at is not None:
-                continue
-            cause: launcher_protocol.Cause = (
-                "timeout" if now >= job.deadline_at else job.check_output(now) if is_due else ""
-            )
-            if cause:
+            if cause := job.exceeded(now, looks=is_due):
                 self._end(job, cause, now)
-            else:
+            elif job.next_signal_at is None:
                 self._check_at = min(self._check_at, job.deadline_at)
 
     def _adopt(self) -> None:
