@@ -47,6 +47,8 @@ class Hearing:
             _, newline, content = content.partition(b"\n")
             self._is_cut = not newline
         *lines, self._torn = (self._torn + content).split(b"\n")
+        # A part of a line is a sign of life, too.
+        self._hear("")
         for line in lines:
             self._hear(f"{_shown(line)}\n")
 

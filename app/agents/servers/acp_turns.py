@@ -58,6 +58,8 @@ class Turn:
 
     def feed(self, _: str, update: Mapping[str, Any]) -> None:
         """Take in an update of the session."""
+        # Thoughts and the output of tools are signs of life, too.
+        self._hear("")
         match update:
             # Qwen Code reports the tokens of each request beside an empty piece of text.
             case {"_meta": {"usage": {"inputTokens": int(read), "outputTokens": int(written)}}}:

@@ -470,6 +470,17 @@ class TestTrouble:
 
         assert acp_turns.reply("mine", turn, _ended(), "").text == "One \U0001f600 two \ud83d"
 
+    @pytest.mark.parametrize("update", ["agent_thought_chunk", "tool_call_update", "plan"])
+    async def test_every_update_is_a_sign_of_life(self, update: str) -> None:
+        """An agent that thinks, or whose tool prints, is not silent, although nothing of it is its reply."""
+        heard: list[str] = []
+        turn = acp_turns.Turn(tools=True)
+        turn.begin(heard.append)
+        turn.feed("s", {"sessionUpdate": update, "toolCallId": "t", "content": {"type": "text", "text": "Hm."}})
+
+        assert heard == [""]
+        assert turn.text() == ""
+
     @pytest.mark.parametrize("amount", [float("nan"), float("inf"), -1])
     async def test_a_price_that_is_none_is_not_kept(self, amount: float) -> None:
         """A price that is not an amount counts as not reported."""

@@ -38,6 +38,15 @@ def test_lines_are_whole() -> None:
     assert extracted_text((1, line[:cut], 0), (2, b"warn", 0), (1, line[cut:], 0)) == "warnünd\n"
 
 
+def test_a_part_of_a_line_is_a_sign_of_life() -> None:
+    """Output without a newline is heard, although its text waits for the rest of the line."""
+    told: list[str] = []
+    ear = hearing.Hearing(told.append)
+    ear.feed(1, b".", 0)
+
+    assert told == [""]
+
+
 def test_a_gap_leaves_a_notice() -> None:
     """After omitted bytes, the text has a notice and continues with the next whole line."""
     assert extracted_text((1, b"begin", 0), (1, b"rest\nnext\n", 7)) == "[output left out here]\nnext\n"
