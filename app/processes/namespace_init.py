@@ -30,6 +30,7 @@ WANTED = (AUTO, NAMESPACE, USER_NAMESPACE, GUARD)
 _REPORT_BYTES = 4096
 _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 _FIRST_FREE = 3
+_PASSING = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 
 class Report(NamedTuple):
@@ -54,7 +55,7 @@ class Containment:
         """Return the flags of a new namespace; None: only the launcher contains the command.
 
         Raises:
-            OSError: a namespace is required, but not possible.
+            OSError: a namespace is required, but not possible; or the machine lacks resources to find out now.
         """
         if self._wanted == GUARD:
             return None
@@ -64,7 +65,11 @@ class Containment:
         return flags
 
     def probe(self) -> tuple[int | None, int]:
-        """Return the flags that work here, or None and the error number; they are only tried once."""
+        """Return the flags that work here, or None and the error number; they are only tried once.
+
+        Raises:
+            OSError: the machine lacks processes, memory or descriptors now.
+        """
         if self._probed is None:
             self._probed = _first_that_works(_candidates(self._wanted))
         return self._probed
@@ -98,7 +103,10 @@ def start(flags: int, spawn: Callable[[], int], kept: Sequence[int]) -> tuple[in
 
 def main(wanted: str) -> None:
     """Print the containment that works here: the name of a namespace, or the guard and the reason."""
-    flags, number = Containment(wanted).probe()
+    try:
+        flags, number = Containment(wanted).probe()
+    except OSError as error:
+        flags, number = None, error.errno or errno.ENOSYS
     sys.stdout.write(f"{GUARD} {os.strerror(number)}" if flags is None else namespaces.NAMES[flags])
 
 
@@ -125,15 +133,22 @@ def _first_that_works(candidates: Iterable[int]) -> tuple[int | None, int]:
             pid, reader = start(flags, _spawn_nothing, ())
         except OSError as error:
             # A kernel may allow one kind of namespace and refuse another; the next one is tried.
-            number = error.errno or number
+            number = _lasting(error.errno or number)
             continue
         os.waitpid(pid, 0)
         report = read_report(reader)
         os.close(reader)
         if report is not None and not report.fault:
             return flags, 0
-        number = report.errno if report is not None else number
+        number = _lasting(report.errno) if report is not None else number
     return None, number
+
+
+def _lasting(number: int) -> int:
+    # Remembered, a moment without processes or memory would leave agents without a namespace until the next start.
+    if number in _PASSING:
+        raise OSError(number, os.strerror(number))
+    return number
 
 
 def _spawn_nothing() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -23,6 +24,7 @@ from app.processes import (
     containment,
     launcher_client,
     namespace_init,
+    namespaces,
     process_markers,
     process_tree,
     supervisor,
@@ -473,6 +475,23 @@ class TestChoosing:
         found = containment.examine(mode)
 
         assert (found.containment, bool(found.reason)) == (mode, mode == namespace_init.GUARD)
+
+    @pytest.mark.parametrize("wanted", ["auto", "namespace"])
+    def test_a_short_lack_of_processes_is_not_remembered(self, wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where processes lack for a moment, the command waits, and the next one is contained as the system allows."""
+        lacks = [errno.EAGAIN]
+
+        def fork_into(flags: int) -> int:
+            raise OSError(lacks.pop() if lacks else errno.EPERM, "refused")
+
+        monkeypatch.setattr(namespaces, "fork_into", fork_into)
+        chosen = namespace_init.Containment(wanted)
+        with pytest.raises(BlockingIOError):
+            chosen.flags()
+
+        assert chosen.probe() == (None, errno.EPERM)
+        lacks.append(errno.EAGAIN)
+        assert chosen.probe() == (None, errno.EPERM)
 
     def test_a_failed_probe_reports_its_reason(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A probe that fails counts as no namespace, with the reason."""
