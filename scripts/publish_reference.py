@@ -122,7 +122,7 @@ def _commands(command: click.Command, name: str) -> Iterator[str]:
         "[agent-recipes](agent-recipes-cli.md) and [orchestrate](orchestrate-cli.md) have their own pages.",
         "",
         "Exit codes: 0 done, 1 failed, paused or waiting, 2 usage or validation, 3 cancelled, 4 not found, 5",
-        "configuration or server, 130 interrupted and resumable.",
+        "configuration or server, 130 interrupted and resumable, 141 the reader of the output is gone.",
         "",
         "| command | purpose |",
         "| --- | --- |",

@@ -66,6 +66,9 @@ class Client(Protocol):
     def stopping(self) -> bool:
         """Return whether a signal has stopped the runs that execute in this process."""
 
+    async def stop(self) -> bool:
+        """Stop the runs that execute in this process; return whether any could."""
+
     async def call(self, wanted: UseCase[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the answer of a use case."""
 

@@ -110,9 +110,12 @@ class FolderClient:
         assert self._claims is not None
         return self._claims
 
-    async def stop(self) -> None:
-        """Stop executing, so that every run can be continued later."""
+    async def stop(self) -> bool:
+        """Stop executing, so that every run can be continued later; return whether runs execute in this process."""
+        if self._signals is None:
+            return False
         await self.application.engine.stop()
+        return True
 
     async def stopped(self) -> None:
         """Wait until a stop that a signal requested is complete; return at once if no signal came."""

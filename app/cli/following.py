@@ -9,7 +9,7 @@ from contextlib import aclosing
 from enum import Enum
 from typing import Any
 
-from app import errors, printable
+from app import errors, interruption, printable
 from app.cli import asking, exit_codes, formats, halting, options, terminal, use_cases
 from app.cli.client import Client, JsonObject
 from app.domain import events
@@ -59,6 +59,9 @@ async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, 
     printer = WaitPrinter(client, run_id, progress.hide, names_orders=not answers) if output is Shown.TEXT else None
     try:
         detail = await watch(client, run_id, show, after, asker, Silence(client, run_id, printer))
+    except terminal.PipeClosed:
+        await _leave(client, run_id)
+        raise
     finally:
         progress.finish()
     if detail["status"] == "waiting":
@@ -72,6 +75,20 @@ async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, 
     if output is Shown.TEXT and detail["status"] == "failed":
         await _suggest_next(detail, client)
     return code
+
+
+async def _leave(client: Client, run_id: str) -> None:
+    """Stop a run that executes here and whose output has lost its reader, and print how it continues."""
+    # After a signal, which has ended the reader too, the boundary prints that.
+    if interruption.received() or not await client.stop():
+        return
+    if exit_codes.is_interrupted((await client.call(use_cases.show_run, run_id))["status"]):
+        with contextlib.suppress(terminal.PipeClosed):
+            _print_interrupted(run_id)
+
+
+def _print_interrupted(run_id: str) -> None:
+    terminal.warn(f"interrupted; continue with: control-room runs resume {run_id}{options.again()}")
 
 
 async def _suggest_next(detail: JsonObject, client: Client) -> None:
@@ -202,7 +219,7 @@ def _report_end(
     if error is not None and not (error == shown_error and terminal.is_shared()):
         terminal.warn(f"{status}: {error}")
     if interrupted:
-        terminal.warn(f"interrupted; continue with: control-room runs resume {detail['run_id']}{options.again()}")
+        _print_interrupted(detail["run_id"])
     if interrupted:
         return exit_codes.ExitCode.INTERRUPTED
     return exit_codes.ExitCode.FAILED if halts else exit_codes.of_status(status)

@@ -73,6 +73,9 @@ class HttpClient:
         """Close the connections."""
         await self._http.aclose()
 
+    async def stop(self) -> bool:
+        return False
+
     async def call(self, wanted: UseCase[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the answer of the service; None if the service reports no change."""
         answer = await self._send(**_request(wanted, *args, **kwargs))

@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
+from app import interruption
 from app.cli import exit_codes, halting, plan_formats, plan_use_cases, terminal
 from app.cli.client import Client, JsonObject
 
@@ -21,14 +23,22 @@ async def follow(client: Client, plan: JsonObject, as_json: bool) -> int:
         plan: The current plan.
     """
     printer = _Printer(quiet=as_json)
-    printer.show(plan)
     waiting: list[JsonObject] = []
-    while not rests(plan) and not waiting and not client.stopping:
-        found = await client.call(plan_use_cases.wait_for_plan, plan["session_id"], _SILENCE_SECONDS, plan["revision"])
-        if found is None or found["revision"] == plan["revision"]:
-            waiting = await _waiting(client, plan)
-        plan = found or plan
+    try:
         printer.show(plan)
+        while not rests(plan) and not waiting and not client.stopping:
+            revision = plan["revision"]
+            found = await client.call(plan_use_cases.wait_for_plan, plan["session_id"], _SILENCE_SECONDS, revision)
+            if found is None or found["revision"] == revision:
+                waiting = await _waiting(client, plan)
+            plan = found or plan
+            printer.show(plan)
+    except terminal.PipeClosed:
+        # After a signal, which has ended the reader too, nothing more is printed.
+        if not interruption.received() and not rests(plan) and await client.stop():
+            with contextlib.suppress(terminal.PipeClosed):
+                _print_next(plan, is_interrupted=True)
+        raise
     if as_json:
         terminal.say_json(plan)
     else:
@@ -110,10 +120,14 @@ async def _waiting(client: Client, plan: JsonObject) -> list[JsonObject]:
 async def _report_end(client: Client, plan: JsonObject, waiting: Sequence[JsonObject]) -> int:
     await halting.print_halts(client, waiting)
     interrupted = client.stopping and not rests(plan)
-    if interrupted:
-        terminal.warn("interrupted")
-    for command in plan_formats.next_commands(plan) if not waiting else ():
-        terminal.warn(f"  continue with: {command}")
+    _print_next(plan, is_interrupted=interrupted, waits=bool(waiting))
     if interrupted:
         return exit_codes.ExitCode.INTERRUPTED
     return exit_codes.ExitCode.FAILED if waiting else exit_codes.of_plan(plan["status"])
+
+
+def _print_next(plan: JsonObject, *, is_interrupted: bool, waits: bool = False) -> None:
+    if is_interrupted:
+        terminal.warn("interrupted")
+    for command in plan_formats.next_commands(plan) if not waits else ():
+        terminal.warn(f"  continue with: {command}")

@@ -55,7 +55,7 @@ def control_room() -> None:
     """Run agent recipes durably.
 
     Exit codes: 0 done, 1 failed, paused or waiting, 2 usage or validation, 3 cancelled, 4 not found, 5 configuration
-    or server, 130 interrupted and resumable.
+    or server, 130 interrupted and resumable, 141 if the reader of the output is gone.
     """
 
 

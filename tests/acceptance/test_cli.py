@@ -310,6 +310,24 @@ def test_a_closed_output_pipe_ends_the_command_quietly(project: programs.Project
     assert told == ""
 
 
+def test_a_reader_that_goes_away_stops_the_run(project: programs.Project):
+    """When the output of a run has no reader any more, the run stops, and the order that continues it is printed."""
+    project.say(brief=[{"text": "a brief", "delay_seconds": 1}], draft=[{"hang": True}])
+    process = processes.start(
+        "app", "run", "small", "--arg", "words=gate",
+        environ=programs.environment(project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2"), folder=project.path,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process:
+        run_id = process.stdout.readline().split()[1]
+        process.stdout.close()
+        told = process.stderr.read()
+        code = process.wait(60)
+
+    assert (code, told) == (141, f"interrupted; continue with: control-room runs resume {run_id}\n")
+
+
 def test_closed_output_does_not_change_the_exit_code(project: programs.Project):
     """A command with closed output streams keeps its exit code."""
     command = f"exec {sys.executable} -m app runs show absent >&- 2>&-"
