@@ -283,10 +283,14 @@ class Launcher:
         unowned = {pid for pid, marker in self._adopted.items() if marker not in running}
         if not wanted and not unowned:
             return
+        orphans = {job: {pid for pid, marker in self._adopted.items() if marker == job.marker} for job in wanted}
+        for job in (job for job in wanted if job.signals_sent):
+            # Many processes that all fork are not faster than this, as they are than signals to each of them.
+            process_tree.kill_groups(orphans[job] | ({job.pid} & self._by_pid.keys()))
         # Read anew each time: processes fork while they are being killed, and only a fresh table has their children.
         table = process_tree.table()
         for job in wanted:
-            roots = {pid for pid, marker in self._adopted.items() if marker == job.marker} | {job.pid}
+            roots = orphans[job] | {job.pid}
             job.send_next_signal(process_tree.descendants(table, roots), table, now)
         # No running command owns these: they are leftovers of leftovers, or of a killed launcher further down.
         for pid in process_tree.descendants(table, unowned):

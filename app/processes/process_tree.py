@@ -171,6 +171,23 @@ def signal_group(leader: int, number: signal.Signals) -> None:
         os.killpg(leader, number)
 
 
+def kill_groups(children: Iterable[int]) -> None:
+    """Kill the whole process groups of children, except this process's own: no fork outruns a kill of its group.
+
+    Args:
+        children: Children that have not been reaped. Until then, no other group can have the id of theirs.
+    """
+    for group in {_group(pid) for pid in children} - {0, os.getpgrp()}:
+        signal_group(group, signal.SIGKILL)
+
+
+def _group(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return 0
+
+
 def group_exists(leader: int) -> bool:
     """Return whether a process group has a member."""
     try:

@@ -143,6 +143,29 @@ class TestProcessTree:
 
         assert not process_tree.group_exists(2**22 + 1)
 
+    def test_a_group_is_killed_as_a_whole(self) -> None:
+        """The group of a child is killed at once, with members that are not its children; this process's own is not."""
+        script = "sleep 60 & sleep 60 & echo $!; exec sleep 60"
+        with (
+            subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True) as other,
+            subprocess.Popen(["sleep", "60"]) as own,
+        ):
+            assert other.stdout is not None
+            other.stdout.readline()
+            process_tree.kill_groups([other.pid, own.pid])
+            # The pipe ends with its last writer, so that all members are gone.
+            assert other.stdout.read() == b""
+            assert other.wait() == -signal.SIGKILL
+            assert own.poll() is None
+            own.kill()
+
+    def test_groups_of_children_that_are_gone_are_ignored(self) -> None:
+        """A child that has been reaped has no group."""
+        with subprocess.Popen(["true"], start_new_session=True) as gone:
+            gone.wait()
+
+        process_tree.kill_groups([gone.pid])
+
 
 class TestRegisters:
     """Registers of commands."""
