@@ -106,12 +106,15 @@ class HttpClient:
 
     async def follow_log(self, run_id: str, name: str) -> AsyncGenerator[str | None, None]:
         """Read the texts of a log while it grows."""
-        async with aclosing(self._events(f"/api/runs/{_quoted(run_id)}/logs/{_quoted(name)}/stream", {})) as found:
+        path = f"/api/runs/{_quoted(run_id)}/logs/{_quoted(name)}/stream"
+        async with aclosing(self._events(path, {}, end=b"end")) as found:
             async for piece in found:
                 yield piece.get("text")
 
-    async def _events(self, path: str, headers: Mapping[str, str]) -> AsyncGenerator[JsonObject, None]:
-        headers = {**headers, "Accept": "text/event-stream"}
+    async def _events(
+        self, path: str, headers: Mapping[str, str], end: bytes = b""
+    ) -> AsyncGenerator[JsonObject, None]:
+        name, headers = b"", {**headers, "Accept": "text/event-stream"}
         timeout = httpx.Timeout(_QUIET_STREAM_SECONDS, connect=_CONNECT_SECONDS)
         try:
             async with self._http.stream("GET", path, headers=headers, timeout=timeout) as answer:
@@ -119,8 +122,12 @@ class HttpClient:
                     await answer.aread()
                     raise problem_of(answer)
                 async for line in _lines(answer):
+                    name = line.removeprefix(b"event:").strip() if line.startswith(b"event:") else name
                     if line.startswith(b"data:"):
                         yield json.loads(line.removeprefix(b"data:"))
+            # A service that stops ends its streams in order.
+            if end not in (b"", name):
+                raise httpx.RemoteProtocolError("the stream ended before its last event")
         except (httpx.RemoteProtocolError, httpx.ReadError) as error:
             # Only reading requests may be repeated blindly: an order that broke off may have been carried out.
             raise errors.ConfigurationError(

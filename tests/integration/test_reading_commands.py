@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import json
 import re
 import socket
@@ -115,6 +116,27 @@ async def test_a_service_that_dies_is_named() -> None:
                 await anext(client.follow("x"))
 
     assert caught.value.code == "server_unreachable"
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+async def test_a_log_that_a_stopping_service_cuts_off_is_not_whole(is_over: bool) -> None:
+    """A stream of a log that ends in order, but before its run, is an error of the service."""
+    events = 'event: text\ndata: {"offset": 0, "text": "one"}\n\n' + is_over * 'event: end\ndata: {"offset": 3}\n\n'
+
+    async def stop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(events)}\r\n\r\n{events}".encode())
+        writer.close()
+
+    read = []
+    async with await asyncio.start_server(stop, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with http_client.HttpClient(f"http://127.0.0.1:{port}", None) as client:
+            with contextlib.nullcontext() if is_over else pytest.raises(errors.ConfigurationError, match="stopped"):
+                async for text in client.follow_log("x", "a.txt"):
+                    read.append(text)
+
+    assert "".join(text or "" for text in read) == "one"
 
 
 async def test_a_stopped_service_is_reported_with_its_start_command() -> None:
