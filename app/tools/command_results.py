@@ -29,19 +29,22 @@ def heard(
     wanted: captures.Rules | None,
     masker: plain.Masker,
     env_count: int,
+    attempt: int,
 ) -> Report:
     """Prepare the outputs of a command, and make its result.
 
     Args:
         wanted: Rules for standard output; None: the output is kept unchanged.
+        attempt: Number of the attempt; the log of a later one replaces what an earlier one may have left.
     """
+    logs_all = operation.log is None or attempt > 1
     stderr = said(ended.stderr, operation.output_limit_bytes, masker, at_end=True)
     error = _error(operation, ended, stderr.text)
     facts = _facts(ended, stderr) | {"env_count": env_count}
     if wanted is None:
         stdout = said(ended.stdout, operation.output_limit_bytes, masker, at_end=False)
         output = {"stdout": stdout.text, "stdout_truncated": stdout.truncated, **facts}
-        log = stdout.log if operation.log is None or stdout.truncated else ""
+        log = stdout.log if logs_all or stdout.truncated else ""
         return Report(result=_result(output, stdout.text, error), stdout_log=log, stderr_log=stderr.log)
     text = whole(ended.stdout, masker, at_end=False)
     made = captures.made_of(ended.stdout, text, _exit_code(ended, error), wanted)
@@ -49,7 +52,7 @@ def heard(
     output = {"captured": dict(made.fields), "stdout_truncated": made.fields["truncated"], **facts}
     if error is not None:
         output |= {"stdout_tail": captures.tail(text), "stderr_tail": captures.tail(stderr.text)}
-    log = noted(ended.stdout, text, at_end=False) if operation.log is None or made.keeps_log else ""
+    log = noted(ended.stdout, text, at_end=False) if logs_all or made.keeps_log else ""
     return Report(result=_result(output, text, error), stdout_log=log, stderr_log=stderr.log)
 
 

@@ -221,7 +221,7 @@ async def _result(
     env_count: int,
 ) -> records.Result:
     def make() -> command_results.Report:
-        return command_results.heard(operation, ended, wanted, masker, env_count)
+        return command_results.heard(operation, ended, wanted, masker, env_count, call.attempt)
 
     much = len(ended.stdout.content) + len(ended.stderr.content) > _MUCH_BYTES
     is_work = much or (wanted is not None and wanted.schema is not None)

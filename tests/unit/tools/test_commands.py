@@ -375,6 +375,19 @@ class TestOutputs:
         assert (told["stdout_bytes"], told["stdout_truncated"], told["stderr_truncated"]) == (35, True, True)
         assert harness.logs["brief.1.stdout.txt"] == "".join(f"line {n}\n" for n in range(1, 6))
 
+    @pytest.mark.parametrize("capture", [None, operations.Capture()])
+    async def test_the_log_of_a_later_attempt_is_its_own(
+        self, harness: Harness, performer: CommandPerformer, capture: operations.Capture | None
+    ) -> None:
+        """A short output of a later attempt replaces the long one that an earlier attempt left in the same log."""
+        said = operations.Command(argv=("echo", "short"), log="S", capture=capture)
+        await performer.perform(harness.call(said))
+        assert harness.logs == {}
+        harness.logs["S.stdout"] = "long"
+        await performer.perform(harness.call(said, attempt=2))
+
+        assert harness.logs == {"S.stdout": "short\n"}
+
     async def test_a_silent_command_leaves_no_log(self, harness: Harness, performer: CommandPerformer) -> None:
         """A command without output leaves no log."""
         result = await performer.perform(harness.call(operations.Command(argv=("/bin/true",))))
