@@ -10,9 +10,9 @@ import base64
 import datetime as dt
 import hmac
 import json
-from http import cookies
 
 from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
 from starlette.types import Scope
 
 from app import clock
@@ -67,7 +67,9 @@ class BrowserSessions:
     def find(self, scope: Scope) -> dict[str, str] | None:
         """Return the sign-in of a request, `{name, key, issued, expires, header}`; None if it has no valid one."""
         headers = Headers(scope=scope)
-        value, header = _cookie(headers.get("cookie", ""), cookie_name(scope)), headers.get(HEADER, "")
+        # Cookies of other ports come along, in forms that the parser of the standard library stops at.
+        value = cookie_parser("; ".join(headers.getlist("cookie"))).get(cookie_name(scope), "")
+        header = headers.get(HEADER, "")
         payload, _, signature = value.partition(".")
         # The signature is checked before the content, so that no content from a stranger is decoded.
         if not hmac.compare_digest(signature.encode(), self._signature(payload).encode()):
@@ -99,11 +101,3 @@ def cookie_name(scope: Scope) -> str:
     """
     port = Headers(scope=scope).get("host", "").rpartition(":")[2]
     return f"control-room-{port}" if port.isdecimal() and port.isascii() else "control-room"
-
-
-def _cookie(header: str, name: str) -> str:
-    try:
-        found = cookies.SimpleCookie(header).get(name)
-    except cookies.CookieError:
-        return ""
-    return found.value if found is not None else ""

@@ -48,6 +48,23 @@ async def test_a_sign_in_replaces_the_token(project: Project) -> None:
     assert refused == [401, 401, 401]
 
 
+@pytest.mark.parametrize(
+    "other", ['theme={"dark":true}', "a b=c", "lost", "path=/x", "\N{LATIN SMALL LETTER U WITH DIAERESIS}=1"]
+)
+async def test_cookies_of_other_ports_do_not_hide_the_sign_in(project: Project, other: str) -> None:
+    """A browser sends the cookies of every port of a host, in any form, also in front of the sign-in's."""
+    async with served.in_process(project, api_token=TOKEN) as service:
+        cookie, header = await signed_in(service.http)
+        sent = [(b"Cookie", f"{other}; {cookie}; {other}".encode()), (b"X-Control-Room-Session", header.encode())]
+        together = await service.http.get("/api/runs", headers=sent)
+        # A proxy that speaks HTTP/2 may send each cookie as a header of its own.
+        apart = await service.http.get(
+            "/api/runs", headers=[(b"Cookie", other.encode()), (b"Cookie", cookie.encode()), sent[1]]
+        )
+
+    assert (together.status_code, apart.status_code) == (200, 200)
+
+
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_the_cookie_of_a_page_with_tls_is_never_sent_without_it(project: Project, scheme: str) -> None:
     """If a proxy ends TLS before the service, the cookie of a page with TLS is still sent over TLS only."""
