@@ -275,13 +275,18 @@ async def run_of(services: Services, connection: HTTPConnection, named: str | No
     return None
 
 
+def is_name(text: str) -> bool:
+    """Return whether a text can name a person: it is printable, and not too long."""
+    return len(text) <= authors.MOST_CHARACTERS and text.isprintable()
+
+
 def _name(claimed: str) -> str | None:
     # Headers arrive as Latin-1, no matter what their bytes mean.
     try:
         name = claimed.encode("latin-1").decode("utf-8").strip()
     except UnicodeError:
         name = "\0"
-    if len(name) > authors.MOST_CHARACTERS or not name.isprintable():
+    if not is_name(name):
         message = f"{HEADER} is not a printable name in UTF-8 of at most {authors.MOST_CHARACTERS} characters"
         raise errors.RequestInvalid(message, flaws=[errors.Flaw(path=f"header.{HEADER}", message=message)])
     return name or None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,6 +19,12 @@ _WRONG = (
 )
 
 
+def _printable(name: str) -> str:
+    if not callers.is_name(name.strip()):
+        raise ValueError("must be a printable name, in one line")
+    return name.strip()
+
+
 class SignInBody(BaseModel):
     """A sign-in with the token or a key."""
 
@@ -26,7 +32,9 @@ class SignInBody(BaseModel):
 
     token: Annotated[str, Field(max_length=4096, description="Token of the service, or secret of a key.")]
     name: Annotated[
-        str, Field(max_length=100, description="Your name, returned with the sign-in; a key uses its own name.")
+        str,
+        Field(max_length=100, description="Your name, returned with the sign-in; a key uses its own name."),
+        AfterValidator(_printable),
     ] = ""
 
 

@@ -78,6 +78,17 @@ async def test_the_cookie_of_a_page_with_tls_is_never_sent_without_it(project: P
     assert ["secure" in each for each in given] == [scheme == "https"] * 2
 
 
+@pytest.mark.parametrize("name", ["Ada\nadmin", "Ada\N{RIGHT-TO-LEFT OVERRIDE}", "\x1b[2J"])
+async def test_a_sign_in_has_a_printable_name(project: Project, name: str) -> None:
+    """A sign-in refuses the names that the header of an author refuses, since orders are recorded under them."""
+    async with served.in_process(project, api_token=TOKEN) as service:
+        refused = await service.http.post("/api/session", json={"token": TOKEN, "name": name})
+        accepted = await service.http.post("/api/session", json={"token": TOKEN, "name": " Zoë "})
+
+    assert (refused.status_code, refused.json()["flaws"][0]["path"]) == (400, "$.name")
+    assert (accepted.status_code, accepted.json()["name"]) == (201, "Zoë")
+
+
 async def test_a_refused_sign_in_sets_no_cookie(project: Project) -> None:
     """A refused sign-in sets no cookie."""
     async with served.in_process(project, api_token=TOKEN) as service:
