@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from app import errors
+from app import errors, setting_values
 
 MAIL_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}")  # An address of e-mail.
 
+_HOST = re.compile(r"[\w.:-]+|\[[0-9A-Fa-f:.]+\](:[0-9]+)?", re.ASCII)
+_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#@*\s]+/*|null")
 _TOKEN_BYTES = 4096
 # An address, or a name and an address; a name with a special character is quoted.
 _SENDER = re.compile(rf"""{MAIL_ADDRESS.pattern}|([^"<>,@;:()\[\]\\]*|"[^"\\]*" *)<{MAIL_ADDRESS.pattern}>""")
@@ -102,6 +104,22 @@ def flaw_of_folder(path: Path) -> str:
     if os.path.isdir(path):
         return ""
     return f"{path} is not a folder" if os.path.lexists(path) else f"{path} does not exist"
+
+
+def remarks_on_site(hosts: Iterable[str], origins: Iterable[str]) -> list[setting_values.Remark]:
+    """Return warnings about values of `ALLOWED_HOSTS` and `ALLOWED_ORIGINS` that no request can have."""
+    flaws = [("HOSTS", each, "a name like runs.example.org") for each in hosts if not _HOST.fullmatch(each)]
+    flaws += [
+        ("ORIGINS", each, "an origin like https://example.org") for each in origins if not _ORIGIN.fullmatch(each)
+    ]
+    return [
+        setting_values.Remark(
+            setting=f"CONTROL_ROOM_ALLOWED_{name}",
+            message=f"{given!r:.200} allows nothing: it is not {form}",
+            fatal=False,
+        )
+        for name, given, form in flaws
+    ]
 
 
 def flaws_of_notifications(allowed: Iterable[str], smtp_url: str | None, sender: str | None) -> list[tuple[str, str]]:

@@ -276,7 +276,7 @@ def check(settings: Settings, environ: Mapping[str, str] | None = None) -> list[
     receivers = (notifying.notify_allowed, notifying.smtp_url, notifying.mail_from)
     return [
         *_unknown(environ),
-        *_check_token(settings.server, environ),
+        *_check_server(settings.server, environ),
         *_check_values(settings),
         *_check_project(settings.project),
         *(_fatal(*flaw) for flaw in environment_values.flaws_of_notifications(*receivers)),
@@ -359,9 +359,9 @@ def _check_values(settings: Settings) -> list[Remark]:
     return remarks
 
 
-def _check_token(server: ServerSettings, environ: Mapping[str, str]) -> list[Remark]:
+def _check_server(server: ServerSettings, environ: Mapping[str, str]) -> list[Remark]:
     name = PREFIX + ("API_TOKEN" if server.api_token_file is None else "API_TOKEN_FILE")
-    remarks = []
+    remarks = environment_values.remarks_on_site(server.allowed_hosts, server.allowed_origins)
     if not environment_values.is_loopback(server.host) and not server.api_token and server.api_token_file is None:
         remarks.append(_fatal("API_TOKEN", f"{server.host} is not a loopback address, so a token is required"))
     if server.api_token_file is not None and environ.get(PREFIX + "API_TOKEN"):

@@ -46,6 +46,7 @@ _HOST = re.compile(
     r"(?:\[(?P<address>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[A-Za-z0-9_-][A-Za-z0-9._-]{0,253}))(?::(?P<port>[0-9]{0,5}))?"
 )
 _LARGEST_PORT = 65535
+_USUAL_PORT = re.compile(r"(http://.*):80|(https://.*):443")
 _STRANGER = access.Caller(role=access.Role.VIEWER)
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _MOST_SPELLED = 64
@@ -134,7 +135,7 @@ class SiteGuard:
         own = () if server.host in _WILDCARDS else (server.host,)
         named = (*_LOOPBACK_NAMES, *own, *server.allowed_hosts)
         self._hosts = frozenset(filter(None, (host_name(f"[{name}]") or host_name(name) for name in named)))
-        self._origins = frozenset(origin.lower().rstrip("/") for origin in server.allowed_origins)
+        self._origins = frozenset(allowed_origins(server))
         self._spelled: set[bytes] = set()
 
     def refusal(self, scope: Scope) -> problems.Problem | None:
@@ -305,6 +306,12 @@ def _offered(scope: Scope) -> Iterator[str]:
             encoded = name.removeprefix(BEARER_PREFIX)
             with contextlib.suppress(ValueError):
                 yield base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+
+
+def allowed_origins(server: settings.ServerSettings) -> list[str]:
+    """Return the allowed origins as browsers spell them: in lower case, without a slash at the end and a usual port."""
+    spelled = [origin.lower().rstrip("/") for origin in server.allowed_origins]
+    return [found[1] or found[2] if (found := _USUAL_PORT.fullmatch(each)) else each for each in spelled]
 
 
 def host_name(host: str) -> str | None:

@@ -86,7 +86,7 @@ class Gateway:
         self._clock = clock
         self._ids = ids
         self._admit: ASGIApp = self._admitted
-        if origins := list(server.allowed_origins):
+        if origins := callers.allowed_origins(server):
             self._admit = CORSMiddleware(
                 self._admitted,
                 allow_origins=origins,

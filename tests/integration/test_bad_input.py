@@ -181,11 +181,12 @@ async def test_a_token_is_asked_for(project: projects.Project) -> None:
     assert (healthy.status_code, answered.status_code) == (200, 200)
 
 
-async def test_an_allowed_page_may_call(project: projects.Project) -> None:
-    """A page of an allowed origin gets an answer to its preflight request and may read the answers."""
+@pytest.mark.parametrize("setting", ["https://desk.example", "https://Desk.Example/", "https://desk.example:443"])
+async def test_an_allowed_page_may_call(project: projects.Project, setting: str) -> None:
+    """A page of an allowed origin, in any spelling, gets an answer to its preflight request and may read answers."""
     page = "https://desk.example"
     asked = {"Origin": page, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
-    async with served.in_process(project, allowed_origins=(page,), api_token="a-token-of-some-length") as service:
+    async with served.in_process(project, allowed_origins=(setting,), api_token="a-token-of-some-length") as service:
         preflight = await service.http.options("/api/runs", headers=asked)
         answer = await service.http.get("/healthz", headers={"Origin": page})
 

@@ -128,6 +128,23 @@ def test_crash_point_is_known_to_the_check():
     assert settings.CRASH_AT in settings.OUTSIDE
 
 
+@pytest.mark.parametrize(
+    ("name", "fit", "useless"),
+    [
+        ("HOSTS", "runs.example.org,runs_2,192.0.2.1:8000,::1,[::1]:80", "https://runs.example.org,*.example.org,a b"),
+        ("ORIGINS", "https://example.org,HTTP://localhost:3000/,tauri://localhost", "example.org,*,https://a.org/page"),
+    ],
+)
+def test_a_site_that_no_request_can_have_is_doubtful(name: str, fit: str, useless: str):
+    """A host or an origin in a form that no browser sends gets a warning, since it would allow nothing."""
+    setting = f"CONTROL_ROOM_ALLOWED_{name}"
+    _, remarks = settings.examine({setting: f"{fit},{useless}"})
+
+    assert [(each.setting, each.message.split(" allows")[0], each.fatal) for each in remarks] == [
+        (setting, repr(each), False) for each in useless.split(",")
+    ]
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "", "example.org", "127.example.org"])
 def test_address_beyond_loopback_needs_a_token(host: str):
     """A service that others can reach refuses to start without a token."""
