@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import BaseModel, Field, model_validator
+from starlette.requests import Request
 from starlette.responses import Response
 
 from app import errors
-from app.api import queries, refusals, request_models, responses, routers
+from app.api import queries, refusals, request_models, responses, routers, scoping
 from app.api.dependencies import AuthorDep, LimitsDep, ServicesDep
 from app.domain import plain, shapes, states
 from app.engine import run_engine
@@ -98,19 +99,24 @@ class BulkAnswer(shapes.Shape):
     summary="Cancel, pause, continue, label or delete many runs",
     responses=responses.declared(BulkAnswer, *refusals.WRITE, "bulk_count_differs", "too_many_runs"),
 )
-async def order_many(services: ServicesDep, body: BulkBody, author: AuthorDep, limits: LimitsDep) -> Response:
+async def order_many(
+    services: ServicesDep, request: Request, body: BulkBody, author: AuthorDep, limits: LimitsDep
+) -> Response:
     """Give one order to many runs. Each accepts or refuses it on its own; the answer lists both."""
     outcome = await services.bulk.give(dataclasses.replace(body.order(), scope=limits), author)
     answer = BulkAnswer(
         matched=outcome.matched,
         done=[BulkDone(run_id=run_id, status=status) for run_id, status in outcome.done],
-        refused=[BulkRefused(run_id=run_id, problem=_problem(error)) for run_id, error in outcome.refused],
+        refused=[
+            BulkRefused(run_id=run_id, problem=await _problem(request, error)) for run_id, error in outcome.refused
+        ],
     )
     return responses.as_json(answer)
 
 
-def _problem(error: errors.ControlRoomError | errors.Fault) -> Mapping[str, plain.Json]:
-    found = refusals.problem(error)
+async def _problem(request: Request, error: errors.ControlRoomError | errors.Fault) -> Mapping[str, plain.Json]:
+    shown = await scoping.disclosed_at(request, error) if isinstance(error, errors.ControlRoomError) else error
+    found = refusals.problem(shown)
     if found is None:
         raise error
     return found.to_json()

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app import errors
-from app.api import document, problems, refusals, request_flaws
+from app.api import document, problems, refusals, request_flaws, scoping
 from app.domain import json_text
 
 _MOST_FLAWS = 200
@@ -40,8 +40,10 @@ def unfit(found: Iterable[Mapping[str, Any]], shape: Any = None) -> errors.Reque
     return refusals.invalid(flaws)
 
 
-async def _answer(_: Request, error: Exception) -> Response:
-    found = refusals.problem(error) if isinstance(error, errors.ControlRoomError) else None
+async def _answer(request: Request, error: Exception) -> Response:
+    found = None
+    if isinstance(error, errors.ControlRoomError):
+        found = refusals.problem(await scoping.disclosed_at(request, error))
     if found is None:
         raise error
     return found.response()

@@ -326,8 +326,9 @@ async def _start(services: Services, scope: Scope, body: Any) -> Response | None
 
     from app.api import request_models
 
-    keys = _header(scope, b"idempotency-key")
-    if body is None or scope["query_string"] or len(keys) > 1:
+    keys, is_limited = _header(scope, b"idempotency-key"), scope[callers.CALLER].limits is not None
+    # What a refusal may name depends on the scope of the caller.
+    if body is None or scope["query_string"] or len(keys) > 1 or is_limited:
         return None
     key = keys[0].decode("latin-1") if keys else None
     if key is not None and key.startswith(requests.OWN_KEYS):

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from starlette.requests import HTTPConnection
 
@@ -21,6 +22,11 @@ from app.services.plans import requests as plan_requests
 
 if TYPE_CHECKING:
     from app.services import fork_requests
+
+Sees: TypeAlias = Callable[[str, str], Awaitable[bool]]
+"""Returns whether a caller sees a thing of a kind (`run`, `plan`, `issue`) by its id."""
+
+_NAMING = {"run_id": "run", "run_ids": "run", "holder": "run", "session_id": "plan", "issue_id": "issue"}
 
 
 def refuse_role(caller: access.Caller, needed: access.Role) -> None:
@@ -147,6 +153,41 @@ async def planned(services: Services, caller: access.Caller, new: plan_requests.
         raise out_of_scope(caller, "runs of this plan would not be among")
     await _below(services, limits, new.parent_run_id, new.runs_above)
     return new
+
+
+async def disclosed(error: errors.ControlRoomError, sees: Sees) -> errors.ControlRoomError:
+    """Return a refusal without the ids of runs, plans and issues outside of its caller's scope."""
+    if not isinstance(error, errors.Conflict):
+        return error
+    message, facts = error.message, dict(error.detail)
+    for fact, kind in _NAMING.items():
+        given = facts.get(fact)
+        named = [each for each in (given if isinstance(given, list) else [given]) if isinstance(each, str)]
+        outside = [each for each in named if not await sees(kind, each)]
+        for each in outside:
+            shown = f"{'an' if kind == 'issue' else 'a'} {kind} outside of your scope"
+            message = re.sub(rf"(the )?({kind} )?{re.escape(each)}", shown, message)
+        if outside:
+            del facts[fact]
+    return type(error)(message, code=error.code, key=error.key, detail=facts)
+
+
+async def disclosed_at(connection: HTTPConnection, error: errors.ControlRoomError) -> errors.ControlRoomError:
+    """Return a refusal as the caller of a request may see it."""
+    services: Services | None = getattr(connection.app.state, "services", None)
+    limits = limits_of(connection)
+    if services is None or limits is None:
+        return error
+
+    async def sees(kind: str, named: str) -> bool:
+        look = {"run": _run, "plan": _plan, "issue": _issue}[kind]
+        try:
+            await look(services, limits, dict.fromkeys(("run_id", "session_id", "issue_id"), named))
+        except errors.ControlRoomError:
+            return False
+        return True
+
+    return await disclosed(error, sees)
 
 
 async def within(services: Services, limits: access.Scope | None, run_id: str | None, missing: errors.NotFound) -> None:

@@ -55,6 +55,13 @@ class WsAccess:
                 message = f"no run has used the conversation {agent_session_id:.80}"
                 raise errors.NotFound(message, code="unknown_agent_session")
 
+    async def disclosed(self, error: BaseException) -> BaseException:
+        """Return a refusal without the ids of runs that the caller may not see."""
+        limits = self._limits
+        if limits is None or not isinstance(error, errors.ControlRoomError):
+            return error
+        return await scoping.disclosed(error, lambda _kind, run_id: self._service.is_within(run_id, limits))
+
     def sees(self, start: runs.RunStart) -> bool:
         """Return whether the caller may see a run that begins."""
         return self._limits is None or self._limits.covers(start.recipe_id, start.labels)

@@ -90,7 +90,7 @@ class Connection:
         except WebSocketDisconnect:
             raise
         except (Exception, errors.Fault) as error:  # noqa: BLE001 - sent to the client, and logged if it is unknown
-            await self._send(self._refusal(error, message))
+            await self._send(self._refusal(await self._access.disclosed(error), message))
 
     async def _obey(self, message: ws_messages.Received) -> None:
         match message:

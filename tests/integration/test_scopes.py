@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration import served
+from tests.integration import listening, served
 from tests.integration.project import Project
 from tests.integration.test_keys import TOKEN, add, bearer, code, started
 from tests.integration.test_waiting_pages import WHY, blocks
@@ -216,3 +216,61 @@ def every_filling(path: str, names: dict[str, list[str]]) -> list[str]:
     for name, values in names.items():
         filled = [each.replace(f"{{{name}}}", value) for each in filled for value in values]
     return list(dict.fromkeys(each for each in filled if "{" not in each))
+
+
+async def test_no_refusal_names_anything_outside(project: Project) -> None:
+    """Refusals because of a run, plan or issue outside do not contain its id."""
+    held = {"concurrency": {"key": "press", "policy": "reject"}}
+    keyed = {"Idempotency-Key": "one"}
+    plan = {"tasks": [{"description": "Look", "recipe_id": "quick"}]}
+    async with served.in_process(project, api_token=TOKEN) as service:
+        http = service.http
+        limited = await add(service, "ada", role="runner", labels=["book:one"])
+        run = {"recipe_id": "publish", "labels": TWO, "concurrency": {"key": "press"}}
+        other = (await http.post("/api/runs", json=run, headers=ADMIN | keyed)).json()["run_id"]
+        await until(service, other, "waiting")
+        own = await started(service, "quick", labels=ONE)
+        await until(service, own, "done")
+        outside = [
+            other,
+            (await http.post("/api/issues", json={"title": "t"}, headers=ADMIN | keyed)).json()["issue_id"],
+            (await http.post("/api/sessions", json=plan | {"labels": TWO}, headers=ADMIN | keyed)).json()["session_id"],
+        ]
+        orders: list[tuple[str, dict[str, Any]]] = [
+            ("/api/runs", {"recipe_id": "quick"}),
+            (f"/api/runs/{own}/fork", {}),
+            ("/api/issues", {"title": "t", "run_id": own}),
+            ("/api/sessions", plan),
+        ]
+        refused = [await http.post(path, json=body, headers=limited | keyed) for path, body in orders]
+        refused += [
+            await http.post("/api/runs", json={"recipe_id": "publish", **more}, headers=limited)
+            for more in (held, {"exclusive": True})
+        ]
+        unlimited = await http.post("/api/runs", json={"recipe_id": "quick"}, headers=ADMIN | keyed)
+
+    assert [code(each) for each in refused] == [(409, "idempotency_conflict")] * 4 + [
+        (409, "concurrency_limit"),
+        (409, "recipe_busy"),
+    ]
+    assert [named for each in refused for named in outside if named in each.text] == []
+    assert "made a run outside of your scope" in refused[0].json()["detail"]
+    assert "made an issue outside of your scope" in refused[2].json()["detail"]
+    assert "made a plan outside of your scope" in refused[3].json()["detail"]
+    assert unlimited.json()["facts"] == {"run_id": other}
+
+
+async def test_no_message_names_a_run_outside(project: Project) -> None:
+    """A refused message on the WebSocket does not contain the id of a run outside."""
+    async with listening.on_a_port(project, api_token=TOKEN) as service:
+        limited = await add(service, "ada", role="runner", recipes=["small"])
+        keyed = ADMIN | {"Idempotency-Key": "one"}
+        other = (await service.http.post("/api/runs", json={"recipe_id": "quick"}, headers=keyed)).json()["run_id"]
+        asked = {"recipe_id": "small", "backend": "said", "idempotency_key": "one"}
+        async with service.client(additional_headers=limited) as socket:
+            refused = await socket.ask("start_recipe", **asked)
+        async with service.client(additional_headers=ADMIN) as socket:
+            unlimited = await socket.ask("start_recipe", **asked)
+
+    assert [each["type"] for each in (refused, unlimited)] == ["recipe_error"] * 2
+    assert (other in json.dumps(refused), other in json.dumps(unlimited)) == (False, True)
