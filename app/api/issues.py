@@ -13,7 +13,8 @@ from app import errors
 from app.api import queries, refusals, request_models, responses, routers, scoping
 from app.api.dependencies import AuthorDep, LimitsDep, ServicesDep
 from app.api.responses import as_json, declared
-from app.domain import issues
+from app.api.use_cases import Services
+from app.domain import access, issues
 from app.services import issue_texts
 from app.services import issues as control_issues
 
@@ -35,7 +36,6 @@ _WRITTEN = responses.created(
     repeated="An earlier request with this Idempotency-Key created the issue.",
     headers=_ETAG | {"Location": "Address of the issue."},
 )
-_OUTSIDE = errors.NotFound("there is no such run; name one that your key is limited to", code="run_not_found")
 
 
 _Title = Annotated[str, Field(pattern=issue_texts.TITLE_PATTERN, max_length=issue_texts.TITLE_CHARACTERS)]
@@ -122,7 +122,8 @@ async def add_issue(
 ) -> Response:
     """Create an issue. The run, session and receipts that it names must exist and belong together."""
     new = body.issue(idempotency_key)
-    await scoping.within(services, limits, new.run_id, _OUTSIDE)
+    if limits is not None:
+        await _refuse_outside(services, limits, new)
     added = await services.issues.add(new, author)
     return _shown(added.issue, 200 if added.existed else 201, Location=f"/api/issues/{added.issue['issue_id']}")
 
@@ -163,6 +164,20 @@ async def edit_issue(
 ) -> Response:
     """Change the title, body or status, or add a note. With `revision` or `If-Match`, reject stale updates."""
     return _shown(await services.issues.edit(issue_id, body.edit(queries.revision(if_match)), author))
+
+
+async def _refuse_outside(services: Services, limits: access.Scope, new: control_issues.NewIssue) -> None:
+    """Refuse an issue that its limited caller could not see, or that names things outside of its scope."""
+    if new.run_id is None:
+        message = "is required: your key is limited to some runs, and sees only their issues"
+        raise refusals.invalid([errors.Flaw(path="$.run_id", code="missing", message=message)])
+    if not await services.runs.is_within(new.run_id, limits):
+        raise control_issues.unknown("run", "run_id", new.run_id)
+    for index, receipt_id in enumerate(new.receipts):
+        try:
+            await scoping.see_receipt(services, limits, {"receipt_id": receipt_id})
+        except errors.NotFound as error:
+            raise control_issues.unknown("receipt", f"receipts[{index}]", receipt_id) from error
 
 
 def _shown(issue: issues.Issue, status: int = 200, **headers: str) -> Response:

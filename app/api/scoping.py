@@ -246,7 +246,12 @@ async def _issue(services: Services, limits: access.Scope, place: Mapping[str, s
     await within(services, limits, found.get("run_id"), missing)
 
 
-async def _receipt(services: Services, limits: access.Scope, place: Mapping[str, str]) -> None:
+async def see_receipt(services: Services, limits: access.Scope, place: Mapping[str, str]) -> None:
+    """Refuse the receipt of a run outside of a scope.
+
+    Raises:
+        errors.NotFound: `receipt_not_found`, as for one that does not exist.
+    """
     receipt_id = place["receipt_id"]
     missing = errors.NotFound(f"there is no receipt {receipt_id!r:.80}", code="receipt_not_found")
     found: Mapping[str, Any] = await services.runs.receipt(receipt_id)
@@ -263,7 +268,7 @@ _LOOKS = {
     Reach.RUN: _run,
     Reach.GATE: _gate,
     Reach.ISSUE: _issue,
-    Reach.RECEIPT: _receipt,
+    Reach.RECEIPT: see_receipt,
     Reach.PLAN: _plan,
     Reach.PLAN_CHANGE: _plan,
 }

@@ -172,10 +172,11 @@ class Issues:
     async def _session(self, new: NewIssue) -> str | None:
         """Return the session of a new issue; every thing that it names must exist, and belong to the same session."""
         session_id = new.session_id
-        if session_id is not None:
+        # The session of a run is known; a comparison with it does not reveal whether another one exists.
+        if session_id is not None and new.run_id is None:
             formed = re.fullmatch(requests.SESSION_ID_PATTERN, session_id)
             if formed is None or not await self._issues.knows_session(session_id):
-                raise _unknown("session", "session_id", session_id)
+                raise unknown("session", "session_id", session_id)
         if new.run_id is not None:
             session_id = _agreed(session_id, await self._session_of_run(new.run_id), "$.run_id")
         for index, receipt_id in enumerate(dict.fromkeys(new.receipts)):
@@ -187,13 +188,13 @@ class Issues:
         try:
             return (await self._store.summary(run_id)).session_id
         except errors.NotFound as error:
-            raise _unknown("run", "run_id", run_id) from error
+            raise unknown("run", "run_id", run_id) from error
 
     async def _session_of_receipt(self, receipt_id: str, place: str) -> str:
         try:
             return str((await self._store.find_receipt(receipt_id)).get("session_id"))
         except errors.NotFound as error:
-            raise _unknown("receipt", place.removeprefix("$."), receipt_id) from error
+            raise unknown("receipt", place.removeprefix("$."), receipt_id) from error
 
 
 def _keyed(idempotency_key: str) -> str:
@@ -240,7 +241,8 @@ def _agreed(session_id: str | None, other: str, place: str) -> str:
     )
 
 
-def _unknown(what: str, name: str, value: str) -> errors.RequestInvalid:
+def unknown(what: str, name: str, value: str) -> errors.RequestInvalid:
+    """Return the refusal of an issue that names something that does not exist."""
     message, code = f"there is no {what} {value!r:.120}", f"unknown_{what}"
     return errors.RequestInvalid(message, code=code, flaws=[errors.Flaw(path=f"$.{name}", code=code, message=message)])
 

@@ -360,7 +360,7 @@ async def test_a_limited_key_sees_its_runs_only(project: Project) -> None:
         assert code(await http.get(f"/api/gates/{gate}", headers=ada)) == (404, "gate_not_found")
         assert code(await http.get("/api/recipes/unguarded", headers=ada)) == (404, "recipe_not_found")
         new = {"title": "mine", "run_id": others[0]}
-        assert code(await http.post("/api/issues", json=new, headers=ada)) == (404, "run_not_found")
+        assert code(await http.post("/api/issues", json=new, headers=ada)) == (400, "unknown_run")
         for path in ("/api/audit", "/api/keys", "/api/verification", "/metrics"):
             assert code(await http.get(path, headers=ada)) == (403, "out_of_scope")
         away = {"labels": {"book": "two"}}

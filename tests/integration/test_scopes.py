@@ -260,6 +260,41 @@ async def test_no_refusal_names_anything_outside(project: Project) -> None:
     assert unlimited.json()["facts"] == {"run_id": other}
 
 
+async def test_an_issue_names_nothing_outside(project: Project) -> None:
+    """What is outside is refused as what does not exist, with its place, and an issue that its key cannot see, too."""
+    async with served.in_process(project, api_token=TOKEN) as service:
+        limited = await add(service, "ada", role="runner", labels=["book:one"])
+        own = await started(service, "quick", labels=ONE)
+        other = await started(service, "quick", labels=TWO)
+        # A run of the scope may belong to a session of another run.
+        joined = await started(service, "quick", labels=ONE, session_id="shared")
+        beside = await started(service, "quick", labels=TWO, session_id="shared")
+        for run_id in (own, other, joined, beside):
+            await until(service, run_id, "done")
+        receipts = (await service.http.get("/api/audit/receipts", headers=ADMIN)).json()
+        hidden = {row["run_id"]: row["receipt_id"] for row in receipts}
+        alike: list[tuple[dict[str, Any], dict[str, Any]]] = [
+            ({"run_id": other}, {"run_id": "20260210T143000Z-k3x9af"}),
+            ({"run_id": joined, "receipts": [hidden[beside]]}, {"run_id": joined, "receipts": ["rcpt_" + "0" * 20]}),
+            ({"run_id": own, "session_id": "shared"}, {"run_id": own, "session_id": "nowhere"}),
+        ]
+        answers = [
+            [await service.http.post("/api/issues", json={"title": "t"} | body, headers=limited) for body in pair]
+            for pair in alike
+        ]
+        bare = await service.http.post("/api/issues", json={"title": "t"}, headers=limited)
+        made = await service.http.post("/api/issues", json={"title": "t", "run_id": own}, headers=limited)
+    found = [[(*code(each), each.json()["flaws"][0]["path"]) for each in pair] for pair in answers]
+
+    assert found == [
+        [(400, "unknown_run", "$.run_id")] * 2,
+        [(400, "unknown_receipt", "$.receipts[0]")] * 2,
+        [(400, "session_mismatch", "$.run_id")] * 2,
+    ]
+    assert (*code(bare), bare.json()["flaws"][0]["path"]) == (400, "request_invalid", "$.run_id")
+    assert made.status_code == 201
+
+
 async def test_no_message_names_a_run_outside(project: Project) -> None:
     """A refused message on the WebSocket does not contain the id of a run outside."""
     async with listening.on_a_port(project, api_token=TOKEN) as service:

@@ -69,7 +69,7 @@ def test_every_code_is_in_the_catalogue() -> None:
 def test_every_kind_of_code_is_seen() -> None:
     """The test sees literals, constants, defaults, statuses, and literals that go through a helper."""
     seen = {
-        "run_not_found",
+        "gate_not_found",
         "approvals_need_keys",
         "wrong_state",
         "upgrade_required",
