@@ -143,6 +143,7 @@ async def planned(services: Services, caller: access.Caller, new: plan_requests.
 
     Raises:
         errors.Denied: `out_of_scope`, its runs may be outside of the scope.
+        errors.NotFound: `unknown_agent_session`, a task would continue a conversation outside.
         errors.RequestInvalid: `unknown_parent`.
     """
     limits = caller.limits
@@ -152,6 +153,8 @@ async def planned(services: Services, caller: access.Caller, new: plan_requests.
     if limits.recipes or not limits.covers("", new.labels):
         raise out_of_scope(caller, "runs of this plan would not be among")
     await _below(services, limits, new.parent_run_id, new.runs_above)
+    for task in new.tasks:
+        await conversing(services, caller, task.args)
     return new
 
 

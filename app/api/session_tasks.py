@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, TypeAlias
 
-from fastapi import Body, Path
+from fastapi import Body, Depends, Path
 from pydantic import BeforeValidator
+from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import plan_requests, queries, request_models, responses, routers, sessions
+from app.api import callers, plan_requests, queries, request_models, responses, routers, scoping, sessions
+from app.api.dependencies import ServicesDep
 from app.api.sessions import IfMatch, NoBody, SeenRevision, SessionId
 from app.domain import plans
 from app.services.plans import requests
@@ -31,6 +34,16 @@ TaskId = Annotated[
 ]
 """A task's number in a path."""
 
+_Check: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+
+async def _conversing(services: ServicesDep, request: Request) -> _Check:
+    return lambda args: scoping.conversing(services, callers.caller_of(request), args)
+
+
+_Conversing = Annotated[_Check, Depends(_conversing)]
+"""Refuses arguments of a task that continue a conversation outside of the caller's scope."""
+
 _ADDED = responses.created(
     plans.Plan,
     *sessions.CHANGED,
@@ -47,10 +60,12 @@ async def add_task(
     authored: sessions.AuthoredPlans,
     session_id: SessionId,
     body: plan_requests.NewTaskBody,
+    conversing: _Conversing,
     if_match: IfMatch = None,
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
     """Append a task. Adding one to a finished plan pauses the plan."""
+    await conversing(body.args)
     revision = body.seen(queries.revision(if_match))
     added = await authored.add_task(session_id, body.task(idempotency_key), revision)
     return sessions.shown(added.plan, 200 if added.existed else 201)
@@ -64,12 +79,14 @@ async def edit_task(
     session_id: SessionId,
     task_id: TaskId,
     body: plan_requests.TaskEditBody,
+    conversing: _Conversing,
     if_match: IfMatch = None,
 ) -> Response:
     """Change a task that has not started or has failed.
 
     A new description is routed again if the router chose the recipe.
     """
+    await conversing(body.args)
     revision = body.seen(queries.revision(if_match))
     return sessions.shown(await authored.edit_task(session_id, task_id, body.edit(), revision))
 
@@ -101,9 +118,11 @@ async def answer_task(
     session_id: SessionId,
     task_id: TaskId,
     body: plan_requests.ScopingAnswerBody,
+    conversing: _Conversing,
     if_match: IfMatch = None,
 ) -> Response:
     """Answer a task's scoping question. If something is still missing, the next question is asked."""
+    await conversing(body.args)
     revision = body.seen(queries.revision(if_match))
     return sessions.shown(await authored.answer(session_id, task_id, body.answered(), revision))
 

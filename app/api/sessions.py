@@ -45,7 +45,7 @@ NoBody = Annotated[plan_requests.RevisedBody | None, Body(description="Optional.
 CHANGED = (*refusals.WRITE, "plan_not_found", "plan_changed", "plan_damaged", "wrong_state")
 """Codes of every change of a plan."""
 
-TASK = (*refusals.RECIPE, "tasks_invalid")  # Codes of every request that contains tasks.
+TASK = (*refusals.RECIPE, "tasks_invalid", "unknown_agent_session")  # Codes of every request that contains tasks.
 PROPOSAL = ("proposal_not_found", "proposal_decided")  # Codes of every decision on a proposal.
 
 EDIT = (*TASK, "task_not_found", "task_begun", "task_needed", "too_many_tasks")

@@ -165,6 +165,36 @@ async def test_no_conversation_outside_is_continued(project: Project) -> None:
     assert granted.status_code == 201
 
 
+async def test_no_task_continues_a_conversation_outside(project: Project) -> None:
+    """A task of a plan cannot name the conversation of a run outside, when it is made, added, changed or answered."""
+    async with served.in_process(project, api_token=TOKEN) as service:
+        http = service.http
+        limited = await add(service, "ada", role="runner", labels=["book:one"])
+        other, own = [await started(service, "small", labels=labels, args={"backend": "said"}) for labels in (TWO, ONE)]
+        conversations = []
+        for run_id in (other, own):
+            await until(service, run_id, "done", "failed")
+            shown = (await http.get(f"/api/runs/{run_id}", headers=ADMIN)).json()
+            conversations.append({"args": {"backend": "said", "agent_session_id": shown["machine"]["sessionId"]}})
+        small = {"description": "Look", "recipe_id": "small"}
+        asking = {"tasks": [{"description": "Look", "recipe_id": "draft"}]}
+        plan = (await http.post("/api/sessions", json=asking, headers=limited)).json()["session_id"]
+        place = f"/api/sessions/{plan}/tasks"
+        orders = [
+            ("POST", place, small),
+            ("POST", f"{place}/1/answer", {"recipe_id": "small", "answer": "This one"}),
+            ("PATCH", f"{place}/1", {"recipe_id": "small"}),
+        ]
+        refused, granted = [
+            [await http.post("/api/sessions", json={"tasks": [small | named]}, headers=limited)]
+            + [await http.request(method, path, json=body | named, headers=limited) for method, path, body in orders]
+            for named in conversations
+        ]
+
+    assert [code(each) for each in refused] == [(404, "unknown_agent_session")] * 4
+    assert [each.status_code for each in granted] == [201, 201, 200, 200]
+
+
 async def test_no_address_shows_anything_of_a_run_outside(project: Project) -> None:
     """An address that reads never answers with the ids or words of runs outside the scope."""
     words = "A-secret-of-book-two"
