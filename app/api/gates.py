@@ -77,7 +77,7 @@ async def show_gate(services: ServicesDep, gate_id: GateId) -> Response:
         "gate_not_found",
         "gate_decided",
         "gate_lapsed",
-        "approvals_need_keys",
+        "approvals_need_keys.403",
         "approver_started",
         "already_voted",
         "not_recorded",

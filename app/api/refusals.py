@@ -104,18 +104,25 @@ def repeated(path: str) -> errors.Flaw:
 
 
 def documented(codes: Iterable[str]) -> Responses:
-    """Return the declaration of a route's possible problems."""
+    """Return the declaration of a route's possible problems, by the names of their examples."""
     responses: Responses = {}
-    for code in dict.fromkeys((*codes, *ALWAYS)):
-        example = EXAMPLES[code]
+    for name in dict.fromkeys((*codes, *ALWAYS)):
+        example = EXAMPLES[name]
         content = responses.setdefault(example.status, _response(example.status))["content"]
-        content[problems.MEDIA_TYPE]["examples"][code] = {"$ref": f"#/components/examples/{code}"}
+        content[problems.MEDIA_TYPE]["examples"][example.code] = {"$ref": f"#/components/examples/{name}"}
     return responses
 
 
 def components() -> dict[str, Any]:
     """Return the examples to which the declarations refer."""
-    return {code: {"summary": example.title, "value": example.to_json()} for code, example in EXAMPLES.items()}
+    return {name: {"summary": example.title, "value": example.to_json()} for name, example in EXAMPLES.items()}
+
+
+def _named(examples: Iterable[problems.Problem]) -> dict[str, problems.Problem]:
+    found: dict[str, problems.Problem] = {}
+    for example in examples:
+        found[f"{example.code}.{example.status}" if example.code in found else example.code] = example
+    return found
 
 
 def _response(status: int) -> dict[str, Any]:
@@ -157,5 +164,5 @@ _PROBLEMS = (
     ),
 )
 
-EXAMPLES: Mapping[str, problems.Problem] = {example.code: example for example in _PROBLEMS}
-"""An example of each problem, by code."""
+EXAMPLES: Mapping[str, problems.Problem] = _named(_PROBLEMS)
+"""An example of each problem, by code; those of a code with a second status by code and status, joined by a dot."""

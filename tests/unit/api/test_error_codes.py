@@ -44,6 +44,12 @@ NOT_SENT = {
 }
 """Codes that no response carries, and why."""
 
+PUT_ANEW = {
+    "plan_damaged": "what reads the file of a plan puts a conflict in its place",
+    "stopping": "a use case puts an error for a service that is not there in its place",
+}
+"""Codes that an error inside of the program has with another status, and what a client gets."""
+
 CLASSES: dict[str, type[errors.ControlRoomError] | type[errors.Fault]] = {
     name: kind
     for name, kind in vars(errors).items()
@@ -64,6 +70,22 @@ def test_every_code_is_in_the_catalogue() -> None:
 
     assert {code: places for code, places in unknown.items() if code not in NOT_SENT} == {}
     assert set(NOT_SENT) <= set(unknown)
+
+
+def test_each_status_of_a_code_is_in_the_catalogue() -> None:
+    """The catalogue has an example of a code for each status of the errors that carry it."""
+    shown = {(example.code, example.status) for example in refusals.EXAMPLES.values()}
+    known = {code for code, _ in shown}
+    carried = {
+        (code, status): module.name
+        for module in sources.modules(sources.APP)
+        if module.name.startswith(SERVED) and module.name not in CATALOGUE
+        for code, status in _statuses_of(module.tree)
+        if code in known
+    }
+
+    assert {(code, status) for code, status in carried.keys() - shown if code not in PUT_ANEW} == set()
+    assert PUT_ANEW.keys() <= {code for code, _ in carried.keys() - shown}
 
 
 def test_every_kind_of_code_is_seen() -> None:
@@ -109,6 +131,14 @@ def _codes_of(tree: ast.Module) -> Iterator[str]:
                 yield CLASSES[name].default_code
             elif call.args and isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, int):
                 yield problems.of_status(call.args[0].value, "").code
+
+
+def _statuses_of(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    for name, _, given in _calls(tree):
+        if name in CLASSES:
+            codes = _values(given["code"]) if "code" in given else [CLASSES[name].default_code]
+            status = next(refusals.STATUS[kind] for kind in CLASSES[name].__mro__ if kind in refusals.STATUS)
+            yield from ((code, status) for code in codes)
 
 
 def _calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call, dict[str | None, ast.expr]]]:
