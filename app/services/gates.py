@@ -17,6 +17,8 @@ from app.services.gate_inbox import GateInbox, GateQuery
 
 MESSAGE_CHARACTERS = 10_000  # Longest message of an answer.
 
+_ENDED = "its run has ended or has asked again since"
+
 Status = Literal["open", "paused", "decided", "lapsed"]
 """State of a gate: a paused run asks again when it continues; the answer of a lapsed gate is no longer valid."""
 
@@ -185,7 +187,14 @@ class Gates:
         Raises:
             errors.NotFound, errors.JournalCorrupt: as `show`.
         """
-        return await asyncio.to_thread(GateDetail.detailed, await self.show(gate_id))
+        try:
+            found = await self.show(gate_id)
+        except errors.NotFound as missing:
+            if await self._was_asked(gate_id):
+                message = f"the gate {gate_id} is not open any more, and has no answer: {_ENDED}"
+                raise errors.NotFound(message, code=missing.code) from missing
+            raise
+        return await asyncio.to_thread(GateDetail.detailed, found)
 
     async def answer(self, gate_id: str, reply: Reply, author: authors.Author | None = None) -> GateShown:
         """Answer a gate, and return it once the answer is durable; the same answer with the same key is accepted again.
@@ -267,14 +276,17 @@ class Gates:
         return GateShown.of(open_gate.masked(self._masker), status)
 
     async def _refuse_lapsed(self, gate_id: str) -> None:
+        if await self._was_asked(gate_id):
+            raise _lapsed(gate_id, _ENDED)
+
+    async def _was_asked(self, gate_id: str) -> bool:
         run_id = _run_of(gate_id)
         try:
             tried = (await self._store.read(run_id)).decisions.highest_attempt
         except errors.NotFound:
-            return
+            return False
         known = ((key, attempt) for key, most in tried.items() for attempt in range(1, most + 1))
-        if any(gates.gate_id(run_id, key, attempt) == gate_id for key, attempt in known):
-            raise _lapsed(gate_id, "its run has ended or has asked again since")
+        return any(gates.gate_id(run_id, key, attempt) == gate_id for key, attempt in known)
 
 
 def _line_of(lines: Sequence[records.Record], gate_id: str) -> records.Record | None:

@@ -30,9 +30,10 @@ class Votes:
         needed = gate.start.approvals
         if needed is None:
             return None
+        # A decision by votes records them; one by default leaves those that were given before it in their own lines.
         recorded = answer.get("approvals")
-        if answer:
-            given = [approvals.Vote(**vote) for vote in recorded] if isinstance(recorded, list) else []
+        if isinstance(recorded, list):
+            given = [approvals.Vote(**vote) for vote in recorded]
         else:
             given = list(await self._given(gate))
         return approvals.ApprovalsShown(needed=needed.count, not_starter=needed.not_starter, given=tuple(given))

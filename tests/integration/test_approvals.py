@@ -117,6 +117,20 @@ async def test_two_keys_must_agree(shipping: Project) -> None:
     assert [line for line in events.splitlines() if line == "event: gate.voted"] == ["event: gate.voted"]
 
 
+@pytest.mark.slow
+async def test_votes_stay_with_a_default(project: Project) -> None:
+    """A gate that its default decided still shows the votes that were given before, which did not suffice."""
+    asking.add(project, "ship", {"gate": "ship", "default": "deny", "expires_seconds": 4})
+    async with asking.in_process(project, api_token=TOKEN) as service:
+        ada, _ = await people(service, "ada", "bob")
+        run_id, gate_id = await begun(service, ADMIN, count=2)
+        await vote(service, gate_id, ada)
+        await until(service, run_id, "failed")
+        shown = (await service.http.get(f"/api/gates/{gate_id}", headers=ada)).json()
+
+    assert (shown["decision"], shown["by_default"], names(shown)) == ("deny", True, ["ada"])
+
+
 async def test_the_command_says_how_many_votes_are_missing(project: Project) -> None:
     """A vote that decides nothing yet is printed with the missing votes, also when it is repeated, and the last one
     with the decision.

@@ -253,7 +253,7 @@ async def test_a_resume_from_an_earlier_step_asks_again(asked: asking.Asked) -> 
 
 
 async def test_a_gate_lapses_with_its_run(asked: asking.Asked) -> None:
-    """The gate of a cancelled run is not in the inbox, and refuses an answer."""
+    """The gate of a cancelled run is not in the inbox, refuses an answer, and says why it cannot be shown."""
     run_id = await asked.start("ship")
     gate = await asked.asks(run_id)
     await asked.http.post(f"/api/runs/{run_id}/cancel")
@@ -262,7 +262,11 @@ async def test_a_gate_lapses_with_its_run(asked: asking.Asked) -> None:
 
     assert await asked.gates() == []
     assert (late.status_code, late.json()["code"]) == (409, "gate_lapsed")
-    assert (await asked.http.get(f"/api/gates/{gate['gate_id']}")).status_code == 404
+    shown = await asked.http.get(f"/api/gates/{gate['gate_id']}")
+    nowhere = await asked.http.get(f"/api/gates/{run_id}.0123456789ab")
+    assert (shown.status_code, shown.json()["code"]) == (404, "gate_not_found")
+    assert shown.json()["detail"].endswith("its run has ended or has asked again since")
+    assert nowhere.json()["detail"].startswith("there is no gate")
 
 
 async def test_an_answer_that_a_cancel_overtakes_has_lapsed(
