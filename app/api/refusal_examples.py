@@ -318,10 +318,7 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     errors.Unavailable("triggers do not work: KeyError('x'); restart the service", code="triggers_broken"),
     errors.NotFound("there is nothing at this address", code="hook_not_found"),
     errors.RequestInvalid("the delivery started no run; the history of the trigger says why", code="hook_refused"),
-    errors.RequestInvalid(
-        "the delivery has no valid signature of the scheme github, or its timestamp is too old",
-        code="signature_invalid",
-    ),
+    errors.RequestInvalid("the delivery has no valid signature of the scheme github", code="signature_invalid"),
     # -- notifications
     errors.NotFound("there is no endpoint 'ep_5h2m9q0x7c1v8b3n'", code="endpoint_not_found"),
     errors.NotFound("there is no dead letter 'msg_5h2m9q0x7c1v8b3n'", code="message_not_found"),

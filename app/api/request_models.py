@@ -75,28 +75,30 @@ class BodyLimits:
             return None
         content_type = headers.get(b"content-type", b"").decode("latin-1")
         # Other senders of forms are browsers, and a page of another site must not be able to deliver.
-        is_signed = pointers.GITHUB_SIGNATURE.encode() in headers
-        is_delivery = is_signed and scope["path"].startswith(callers.OPEN_PREFIX) and is_form(content_type)
+        is_delivery = scope["path"].startswith(callers.OPEN_PREFIX)
+        in_form = is_delivery and pointers.GITHUB_SIGNATURE.encode() in headers and is_form(content_type)
+        checked = functools.partial(self._checked, content_type, content, size, is_delivery, in_form)
         if len(content) <= CHECKED_AT_ONCE:
-            found = self._checked(content_type, content, size, is_delivery)
+            found = checked()
         else:
             async with self._checking:
-                found = await asyncio.to_thread(self._checked, content_type, content, size, is_delivery)
+                found = await asyncio.to_thread(checked)
         return found if isinstance(found, problems.Problem) else Body(content, found, receive)
 
     def _checked(
-        self, content_type: str, content: bytes, size: int, is_delivery: bool
+        self, content_type: str, content: bytes, size: int, is_delivery: bool, in_form: bool
     ) -> plain.Json | problems.Problem:
         if size > self._max_bytes:
             return refusals.problem(_too_large(self._max_bytes))
         if not content:
             return None
         try:
-            if is_delivery:
+            if in_form:
                 content = form_payload(content)
             elif not _is_json(content_type):
                 return problems.of_status(415, "the body must be JSON in UTF-8 with Content-Type: application/json")
-            value = check(content)
+            # The sender of a delivery chooses its fields, so that none of them can be wrong.
+            value = check(content, is_typed=False) if is_delivery else check(content)
         except errors.InputRefused as error:
             return refusals.problem(error)
         return refusals.problem(_NULL) if value is None else value
@@ -122,8 +124,11 @@ def form_payload(body: bytes) -> bytes:
     return given[0].encode()
 
 
-def check(body: bytes) -> plain.Json:
+def check(body: bytes, *, is_typed: bool = True) -> plain.Json:
     """Return the content of a body, and refuse one that is not strict JSON.
+
+    Args:
+        is_typed: Whether its fields have forms, so that each can be wrong.
 
     Raises:
         errors.RequestInvalid: `malformed_body`, names each flaw with its position.
@@ -139,11 +144,12 @@ def check(body: bytes) -> plain.Json:
         if any(flaw.code == "too_many_values" for flaw in error.flaws):
             raise _too_many(error.flaws[0]) from error
         raise _malformed(*error.flaws) from error
-    for name, item in value.items() if isinstance(value, dict) else ():
+    fields = value if is_typed and isinstance(value, dict) else {}
+    for name, item in fields.items():
         if name not in _FREE_FIELDS and plain.holds_more(item, MOST_TYPED, _FREE_FIELDS):
             path = json_text.json_path((name,))
             raise _too_many(errors.Flaw(path=path, code="too_many_values", message=_MANY))
-    if isinstance(value, dict) and len(value) > MOST_TYPED:
+    if len(fields) > MOST_TYPED:
         raise _too_many(errors.Flaw(path="$", code="too_many_values", message=_MANY))
     return value
 

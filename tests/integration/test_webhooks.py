@@ -105,7 +105,8 @@ async def test_deliveries_of_github_are_signed(project: Project) -> None:
         signed = f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
 
         async def deliver(signature: str, event: str, content: bytes = body) -> httpx.Response:
-            headers = {"X-GitHub-Event": event, "X-GitHub-Delivery": "d-1", "Content-Type": "application/json"}
+            headers = {"X-GitHub-Delivery": "d-1", "Content-Type": "application/json"}
+            headers |= {"X-GitHub-Event": event} if event else {}
             headers |= {"X-Hub-Signature-256": signature} if signature else {}
             return await service.http.post(added["address"], content=content, headers=headers)
 
@@ -114,10 +115,15 @@ async def test_deliveries_of_github_are_signed(project: Project) -> None:
         ping, other = await deliver(signed, "ping"), await deliver(signed, "issues")
         good, again = await deliver(signed, "push"), await deliver(signed, "push")
         await deliver(signed, "issues")
+        unnamed = await deliver(signed, "")
         runs, shown = await service.runs(), await service.trigger(added["trigger_id"])
 
     assert [(each.status_code, each.json()["code"]) for each in bad] == [(400, "signature_invalid")] * 4
+    # GitHub sends no timestamp.
+    assert {each.json()["detail"] for each in bad} == {"the delivery has no valid signature of the scheme github"}
     assert [(each.status_code, each.json()["result"]) for each in (ping, other)] == [(202, "skipped")] * 2
+    assert other.json()["reason"] == "the event 'issues' is not wanted"
+    assert unnamed.json()["reason"] == "the delivery names no event"
     assert (good.status_code, good.json()["result"]) == (202, "started")
     assert again.json()["result"] == "repeated"
     assert len(runs) == 1
@@ -127,6 +133,7 @@ async def test_deliveries_of_github_are_signed(project: Project) -> None:
         ("started", "push"),
         ("repeated", "push"),
         ("skipped", "issues"),
+        ("skipped", None),
     ]
     assert "no valid signature of the scheme github" in shown["history"][-1]["reason"]
 
@@ -161,6 +168,23 @@ async def test_forms_of_github_are_signed(
 
     assert (answer.status_code, args["what"]) == expected, answer.text
     assert other.status_code == 415
+
+
+@pytest.mark.parametrize("is_form", [False, True])
+async def test_a_delivery_of_many_values_is_accepted(project: Project, is_form: bool) -> None:
+    """The sender of a delivery chooses its fields, so a push of many commits starts a run like any other."""
+    commits = [{"id": "c0ffee", "added": [f"chapter-{number}", "notes"]} for number in range(1500)]
+    async with scheduled.in_process(project) as service:
+        added = await _hook(service, scheme="github")
+        content = json.dumps({"commits": commits})
+        body, kind = content.encode(), "application/json"
+        if is_form:
+            body, kind = urlencode({"payload": content}).encode(), "application/x-www-form-urlencoded"
+        digest = hmac.new(added["signing_secret"].encode(), body, hashlib.sha256).hexdigest()
+        headers = {"X-Hub-Signature-256": f"sha256={digest}", "X-GitHub-Event": "push", "Content-Type": kind}
+        answer = await service.http.post(added["address"], content=body, headers=headers)
+
+    assert (answer.status_code, answer.json().get("result")) == (202, "started"), answer.text
 
 
 async def test_deliveries_without_a_signature_have_one_line_a_minute(project: Project) -> None:

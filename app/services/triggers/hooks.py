@@ -111,7 +111,9 @@ class Hooks:
         signing, now = webhook.signing_secret or "", self._clock.now().timestamp()
         unsigned = webhook.scheme == "github" and not pointers.is_signed_github(signing, headers, body)
         if unsigned or (webhook.scheme == "standard" and not pointers.is_signed_standard(signing, headers, body, now)):
-            message = f"the delivery has no valid signature of the scheme {webhook.scheme}, or its timestamp is too old"
+            stale = f", or its timestamp differs from now by more than {pointers.TOLERANCE_SECONDS} s"
+            message = f"the delivery has no valid signature of the scheme {webhook.scheme}"
+            message += stale if webhook.scheme == "standard" else ""
             await self._note_unsigned(trigger_id, message)
             raise errors.RequestInvalid(message, code="signature_invalid")
 
@@ -146,7 +148,9 @@ def _unwanted(trigger: triggers.Trigger, event: str | None) -> str | None:
     if event == "ping":
         return "a ping starts no run"
     wanted = trigger.webhook.events if trigger.webhook else ()
-    return f"the event {event!r:.80} is not wanted" if wanted and event not in wanted else None
+    if not wanted or event in wanted:
+        return None
+    return "the delivery names no event" if event is None else f"the event {event!r:.80} is not wanted"
 
 
 def _is_fresh(trigger: triggers.Trigger, refused: triggers.Occurrence, now: datetime) -> bool:
