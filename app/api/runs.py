@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app import errors
 from app.api import callers, gateway, polling, queries, refusals, request_models, responses, routers, run_lists, scoping
 from app.api.dependencies import AuthorDep, ServicesDep
 from app.api.responses import as_json, declared
@@ -192,6 +193,8 @@ async def limit_run(
     services: ServicesDep, run_id: RunId, author: AuthorDep, body: request_models.LimitsBody
 ) -> Response:
     """Change the limits of an unfinished run; null removes one. A run paused at a limit continues if it now fits."""
+    if not body.changes():
+        raise refusals.invalid([errors.Flaw(path="$", code="missing", message="changes nothing")])
     return as_json((await services.budgets.limit(run_id, body.changes(), author)).to_json())
 
 

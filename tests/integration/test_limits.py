@@ -55,6 +55,16 @@ async def test_a_wrong_limit_is_refused_at_its_place(service: served.Served, giv
     assert [flaw["path"] for flaw in answer.json()["flaws"]] == [place]
 
 
+async def test_an_order_without_a_limit_is_refused(service: served.Served) -> None:
+    """An order that names no limit is a 400 like other changes of nothing, and leaves no line and no event."""
+    run_id = await service.start("quick")
+    answer = await service.http.patch(f"/api/runs/{run_id}/limits", json={})
+    await service.until(run_id, "done")
+
+    assert (answer.status_code, answer.json()["detail"]) == (400, "$: changes nothing")
+    assert "limited" not in (service.project.data / "runs" / run_id / "control.jsonl").read_text()
+
+
 def test_limits_of_the_command_line_are_checked() -> None:
     """A request without a body is checked for the same ranges."""
     wrong = limits.RunLimits(cost_usd=float("nan"), calls=-1)

@@ -49,6 +49,29 @@ async def test_a_webhook_gets_another_address_and_scheme(project: Project) -> No
     assert later["revision"] == 5
 
 
+async def test_an_edit_to_the_present_values_is_no_change(project: Project) -> None:
+    """A trigger or an endpoint that has all values of an edit keeps its revision, and the audit log names no change."""
+    async with scheduled.in_process(project) as service:
+        trigger = await service.add(recipe_id="quick", webhook={"scheme": "github", "events": ["push"]})
+        endpoint = (await service.http.post(ADDRESS, json={"url": "https://x.example", "kinds": ["done"]})).json()
+        edits: list[dict[str, Any]] = [
+            {"paused": False},
+            {"name": "quick", "labels": {}},
+            {"webhook": {}},
+            {"webhook": {"scheme": "github", "events": ["push"]}},
+        ]
+        path = f"/api/triggers/{trigger['trigger_id']}"
+        revisions = [(await edited(service, path, **each))["revision"] for each in edits]
+        same = {"url": "https://x.example", "kinds": ["done"], "label": None}
+        await edited(service, f"{ADDRESS}/{endpoint['endpoint_id']}", **same)
+        paused = await edited(service, path, paused=True)
+        orders = [each["action"] for each in (await service.http.get("/api/audit")).json()]
+
+    assert revisions == [1] * 4
+    assert paused["revision"] == 2
+    assert orders == ["trigger.paused", "endpoint.added", "trigger.created"]
+
+
 async def test_another_pattern_leaves_the_files_that_are_there_alone(project: Project) -> None:
     """A changed pattern applies to later files, as for a new trigger; the other settings remain."""
     project.write("in/old.md", SCENE)

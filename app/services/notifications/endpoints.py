@@ -119,8 +119,9 @@ class Endpoints(EndpointQueries):
         """
         secret = self._secret()
         before = await self._repository.get(endpoint_id)
-        # Tried on the present endpoint, so that a flawed edit leaves no entry in the audit log.
-        requests.edited(before, edit, secret)
+        # Tried on the present endpoint, so that an edit that is flawed or no change leaves no entry in the audit log.
+        if requests.edited(before, edit, secret) == before:
+            return await self._warned(before, None)
         recipe_id = edit.changes.get("recipe_id")
         # A recipe that the endpoint already has may be gone now.
         await self._check(edit.changes.get("url"), None if recipe_id == before.recipe_id else recipe_id)

@@ -124,7 +124,7 @@ class Triggers(TriggerQueries):
     async def edit(
         self, trigger_id: str, edit: requests.TriggerEdit, author: authors.Author | None
     ) -> triggers.TriggerShown:
-        """Change a trigger, and return it once the change is durable.
+        """Change a trigger, and return it once the change is durable; one that has all the values is left as it is.
 
         Raises:
             errors.RequestInvalid: as `add`, or it changes nothing.
@@ -138,6 +138,8 @@ class Triggers(TriggerQueries):
                 message = f"the trigger {trigger_id} was changed meanwhile; its revision is now {trigger.revision}"
                 raise errors.Conflict(message, code="trigger_changed", detail={"revision": trigger.revision})
             changed = requests.edited(trigger, edit, clock.stamp(self._clock.now()))
+            if dataclasses.replace(changed, updated_at=trigger.updated_at, revision=trigger.revision) == trigger:
+                return self._shown(trigger)
             # A change that does not affect its runs need not be checked against the recipe again.
             if set(edit.changes()) - {"paused", "name", "overlap", "catch_up", "schedule"}:
                 await self._check(changed)
