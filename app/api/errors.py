@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -53,8 +54,13 @@ async def _answer_invalid(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
     route = request.scope["route"]
-    found = [(item, request_flaws.fields_at(route, item["loc"])) for item in error.errors()[:_MOST_FLAWS]]
-    return await _answer(request, refusals.invalid([_flaw(item, known) for item, known in found]))
+    flaws: dict[object, errors.Flaw] = {}
+    for number, item in enumerate(error.errors()[:_MOST_FLAWS]):
+        loc, is_choice = _placed(item, error.body)
+        flaw = _flaw({**item, "loc": loc}, request_flaws.fields_at(route, item["loc"]))
+        place = flaw.path if is_choice else number
+        flaws[place] = _joined(flaws[place], flaw) if place in flaws else flaw
+    return await _answer(request, refusals.invalid(list(flaws.values())))
 
 
 async def _answer_http(request: Request, error: Exception) -> Response:
@@ -64,6 +70,28 @@ async def _answer_http(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         error.headers = {"Allow": ", ".join(document.methods_at(request.app, request.url.path))}
     return problems.of_http(error, request.scope).response()
+
+
+def _placed(item: Mapping[str, Any], body: Any) -> tuple[Sequence[str | int], bool]:
+    """Return the position of a flaw in a body, and whether it is of one choice of several, whose name is left out."""
+    (place, *parts), value = item["loc"], body
+    if place != "body":
+        return item["loc"], False
+    placed: list[str | int] = []
+    for number, part in enumerate(parts, 1):
+        if (isinstance(value, dict) and part in value) or (isinstance(value, list) and part in range(len(value))):
+            value = value[part]
+            placed.append(part)
+        elif number == len(parts) and (part == "[key]" or item["type"] == "missing"):
+            placed.append(part)
+    return (place, *placed), len(placed) < len(parts)
+
+
+def _joined(first: errors.Flaw, second: errors.Flaw) -> errors.Flaw:
+    """Return the flaw of a value that fits neither of two choices; one of whose type it is says more than the other."""
+    if first.code == second.code == "wrong_type":
+        return dataclasses.replace(first, message=f"{first.message} or {second.message.removeprefix('must be ')}")
+    return second if first.code == "wrong_type" else first
 
 
 def _flaw(item: Mapping[str, Any], known: Iterable[str]) -> errors.Flaw:

@@ -94,6 +94,28 @@ async def test_a_field_of_the_wrong_kind_is_refused(
     assert body or problem["detail"] == "$: must be an object; the request has no body"
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("/api/recipes/validate", {"recipe": 5}, "$.recipe: must be an object or a text"),
+        ("/api/runs", {"recipe": [{}]}, "$.recipe: must be an object or a text"),
+        ("/api/runs/{run_id}/fork", {"from": []}, "$.from: must be a text or a whole number"),
+        ("/api/runs/{run_id}/fork", {"from": -1}, "$.from: must be at least 0"),
+        ("/api/runs/{run_id}/fork", {"from": ""}, "$.from: must say something"),
+        ("/api/runs/{run_id}/preview", {"order": "fork", "from": ""}, "$.from: must say something"),
+    ],
+)
+async def test_a_field_of_several_types_is_named_alone(
+    service: served.Served, path: str, body: dict[str, Any], message: str
+) -> None:
+    """The place of a wrong value that may have several types is its field, once, and no name of a type."""
+    run_id = await service.start("quick")
+    problem = checked_problem(await service.http.post(path.format(run_id=run_id), json=body))
+
+    assert (problem["status"], problem["detail"]) == (400, message)
+    assert [flaw["path"] for flaw in problem["flaws"]] == [message.split(":")[0]]
+
+
 async def test_all_wrong_fields_are_reported_together(service: served.Served) -> None:
     """One answer reports all faults of a body, and a misspelt field with the nearest name."""
     problem = checked_problem(await post(service, b'{"recipe": 1, "arguments": {}, "prioritty": 2, "labels": 3}'))
