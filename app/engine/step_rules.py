@@ -161,7 +161,8 @@ def _named(living: list[Record], key: str) -> list[Record]:
         steps = list(dict.fromkeys(record.key for record in living))
         there = printable.listed(steps) or "none yet"
         message = f"the run has no finished step {key!r} to go back to; there are {there}"
-        raise errors.RequestInvalid(message, code="unknown_step", detail={"steps": steps[:100]})
+        flaw = errors.Flaw(path="$.from", code="unknown_step", message=message)
+        raise errors.RequestInvalid(message, code="unknown_step", flaws=[flaw], detail={"steps": steps[:100]})
     return named[:1]
 
 

@@ -222,11 +222,9 @@ class Catalogue:
         """
         if name not in self._dialects:
             known = sorted(self._dialects)
-            raise errors.RequestInvalid(
-                f"unknown dialect {name!r:.80}; dialects: {', '.join(known)}",
-                code="unknown_dialect",
-                detail={"dialects": known},
-            )
+            message, code = f"unknown dialect {name!r:.80}; dialects: {', '.join(known)}", "unknown_dialect"
+            flaw = errors.Flaw(path="$.dialect", code=code, message=message)
+            raise errors.RequestInvalid(message, code=code, flaws=[flaw], detail={"dialects": known})
         return self._dialects[name]
 
     def _described(self, recipe_id: str) -> Entry:

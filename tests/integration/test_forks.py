@@ -250,7 +250,7 @@ async def test_a_large_output_is_copied_and_outlives_its_source(project: Project
 @pytest.mark.parametrize(
     ("body", "code", "path"),
     [
-        ({"from": "nowhere"}, "unknown_step", None),
+        ({"from": "nowhere"}, "unknown_step", "$.from"),
         ({"from": 99}, "unknown_step", "$.from"),
         ({"from": -1}, "request_invalid", "$.from"),
         ({"prompt": "x"}, "request_invalid", "$.prompt"),

@@ -111,10 +111,11 @@ async def test_a_syntax_error_is_reported_with_its_line(service: served.Served) 
     ],
 )
 async def test_a_wrong_validation_is_refused(service: served.Served, body: Any, code: str) -> None:
-    """A request without a recipe is refused."""
+    """A request without a recipe, or of an unknown language, is refused with its place."""
     answer = await service.http.post("/api/recipes/validate", json=body)
 
     assert (answer.status_code, answer.json()["code"]) == (400, code)
+    assert answer.json()["flaws"][0]["path"].startswith("$.")
 
 
 async def test_a_task_is_routed(service: served.Served) -> None:
