@@ -16,7 +16,7 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}$"  # Form of a key's name.
 NAME_FORM = "must be 1 to 64 letters, digits, '.', '_', '@', '+' and '-', and begin with a letter or digit"
 
 RECIPE_PATTERN = r"[^\x00-\x1f]{1,200}"  # Form of the id of a recipe that a key can be limited to.
-LABEL_PATTERN = r"[^\x00-\x1f:]{1,200}:[^\x00-\x1f]{1,200}"  # Form of a label that a key can be limited to.
+LABEL_PATTERN = r"[A-Za-z0-9_./-]{1,64}:[^\x00-\x1f]{1,200}"  # Form of a label that a key can be limited to.
 MOST_KEYS = 1000  # Most keys in a data directory.
 MOST_NAMED = 100  # Most recipes, and most labels, that a key can be limited to.
 PREFIX = "crk_"  # Beginning of every secret, so that a leaked one is recognised.
@@ -105,5 +105,5 @@ def hashed(secret: str) -> str:
 
 
 def labels(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return the labels in texts of the form `name:value`."""
-    return tuple((name, value) for name, _, value in (text.partition(":") for text in texts))
+    """Return the labels in texts of the form `name:value`, each once."""
+    return tuple((name, value) for name, _, value in (text.partition(":") for text in dict.fromkeys(texts)))

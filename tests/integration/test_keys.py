@@ -382,6 +382,18 @@ async def test_a_limited_key_sees_its_runs_only(project: Project) -> None:
     assert {row["run_id"] for row in left} == set(others)
 
 
+async def test_a_label_of_a_key_is_one_that_a_run_can_have(project: Project) -> None:
+    """A label given twice is one, which the key's runs get; a name that no run's label has is refused."""
+    async with served.in_process(project, api_token=TOKEN) as service:
+        ada = await add(service, "ada", role="runner", labels=["book:one", "book:one"])
+        made = await service.http.post("/api/runs", json={"recipe_id": "quick"}, headers=ada)
+        new = {"name": "bob", "labels": ["the book:one"]}
+        refused = await service.http.post("/api/keys", json=new, headers=bearer(TOKEN))
+
+    assert made.status_code == 201, made.text
+    assert (*code(refused), refused.json()["flaws"][0]["path"]) == (400, "request_invalid", "$.labels[0]")
+
+
 async def test_a_limited_key_starts_its_runs_only(project: Project) -> None:
     """A start within the scope gets the scope's label; any other start, and a plan, is refused and creates no run."""
     async with served.in_process(project, api_token=TOKEN) as service:
