@@ -231,7 +231,10 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         "this gate is decided by keys; a token, a claimed name or this machine's user does not count",
         code="approvals_need_keys",
     ),
-    errors.Denied("the key ada has started this run, and others decide at its gates", code="approver_started"),
+    errors.Denied(
+        "the key ada has started this run, or the run or plan above it; others decide at its gates",
+        code="approver_started",
+    ),
     errors.Conflict(
         "the key ada has voted approve at this gate; a vote cannot be changed",
         code="already_voted",

@@ -159,6 +159,7 @@ class Reading:
             engine=self._engine,
             drivers=_DRIVERS,
             view=self.runs.reader.view,
+            plan=lambda session_id: self.store.plans.get(session_id),
             masker=masker,
             clock=clock.SystemClock(),
         )

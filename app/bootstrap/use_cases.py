@@ -43,6 +43,7 @@ def gates_of(
         engine=engine,
         drivers=platform.drivers,
         view=use_cases.reader.view,
+        plan=lambda session_id: store.plans.get(session_id),
         masker=masker,
         clock=platform.clock,
     )

@@ -136,6 +136,7 @@ class Gates:
 
     Args:
         view: Returns the present view of a run, loaded or not.
+        plan: Returns a session plan as it is stored; None if it does not exist.
         masker: Masks secrets in questions that are not in a journal yet.
     """
 
@@ -146,6 +147,7 @@ class Gates:
         engine: run_engine.RunEngine,
         drivers: Mapping[str, ports.Driver],
         view: Callable[[str], Awaitable[views.RunView]],
+        plan: voting.FindPlan,
         masker: plain.Masker,
         clock: clock.Clock,
     ) -> None:
@@ -155,7 +157,7 @@ class Gates:
         self._view = view
         self._masker = masker
         self._clock = clock
-        self._votes = voting.Votes(store, engine)
+        self._votes = voting.Votes(store, engine, plan)
 
     async def page(self, query: GateQuery) -> tuple[list[GateShown], bool]:
         """Return a page of open gates, beginning with those of the oldest run, and whether more follow."""

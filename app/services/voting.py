@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-from app import errors, printable
+from app import clock, errors, printable
 from app.domain import approvals, authors, gates, keys, plain, runs
 from app.engine import run_engine, stores
 from app.services import faults
 
+if TYPE_CHECKING:
+    from app.domain import plans
+
 NEEDS_KEYS = "approvals_need_keys"  # Code for approvals that only keys can give; other names are merely claimed.
+
+FindPlan: TypeAlias = "Callable[[str], Awaitable[plans.Plan | None]]"
+"""Returns a session plan; None: it does not exist."""
 
 
 class Votes:
-    """Takes and shows votes at gates."""
+    """Takes and shows votes at gates.
 
-    def __init__(self, store: stores.RunStore, engine: run_engine.RunEngine) -> None:
+    Args:
+        plan: Returns a session plan as it is stored; None if it does not exist.
+    """
+
+    def __init__(self, store: stores.RunStore, engine: run_engine.RunEngine, plan: FindPlan) -> None:
         self._store = store
         self._engine = engine
+        self._plan = plan
 
     async def shown(self, gate: gates.OpenGate, answer: dict[str, plain.Json]) -> approvals.ApprovalsShown | None:
         """Return the required approvals of a gate and its votes; None if one answer decides.
@@ -54,7 +67,8 @@ class Votes:
         needed, author = gate.start.approvals, answer.author
         if needed is None:
             return answer
-        _refuse_unfit(gate, needed, author)
+        starters = await self._starters(gate.start) if needed.not_starter else ()
+        _refuse_unfit(starters, author)
         assert author is not None
         own = approvals.Vote(decision=answer.decision, message=answer.message, author=author.to_json(), at=at)
         # One denial decides, no matter what other votes are.
@@ -72,6 +86,22 @@ class Votes:
             votes = await self._given(gate)
         done = approvals.agreeing(votes, answer.decision) >= needed.count
         return dataclasses.replace(answer, votes=tuple(votes)) if done else None
+
+    async def _starters(self, start: runs.RunStart) -> Sequence[str]:
+        """Return the names of the keys that started a run, the runs above it, or the plans of these."""
+        found: list[authors.Author | None] = []
+        run: runs.RunStart | stores.RunSummary = start
+        with contextlib.suppress(errors.NotFound):
+            while True:
+                found.append(authors.named(run.started_by))
+                # Runs below the task of a plan have its session.
+                if run.started_by is None and clock.is_internal(run.session_id):
+                    plan = await self._plan(run.session_id)
+                    found.append(None if plan is None else authors.named(plan.started_by))
+                if run.parent_run_id is None:
+                    break
+                run = await self._store.summary(run.parent_run_id)
+        return [author.name for author in found if author is not None and author.via == "key" and author.name]
 
     async def _write(self, gate: gates.OpenGate, answer: gates.Answer) -> None:
         vote = run_engine.Vote(
@@ -128,11 +158,10 @@ async def refuse_unapprovable(start: runs.RunStart, approvers: Callable[[], Sequ
         raise errors.Conflict(flaw.message, code=NEEDS_KEYS, detail=facts)
 
 
-def _refuse_unfit(gate: gates.OpenGate, needed: approvals.Approvals, author: authors.Author | None) -> None:
+def _refuse_unfit(starters: Sequence[str], author: authors.Author | None) -> None:
     if author is None or author.via != "key":
         message = "this gate is decided by keys; a token, a claimed name or this machine's user does not count"
         raise errors.Denied(message, code=NEEDS_KEYS)
-    starter = gate.start.started_by or {}
-    if needed.not_starter and starter.get("via") == "key" and starter.get("name") == author.name:
-        message = f"the key {author.name} has started this run, and others decide at its gates"
+    if author.name in starters:
+        message = f"the key {author.name} has started this run, or the run or plan above it; others decide at its gates"
         raise errors.Denied(message, code="approver_started")

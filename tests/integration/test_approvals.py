@@ -193,6 +193,32 @@ async def test_not_starter_refuses_the_key_that_started_the_run(shipping: Projec
     assert other.json()["decided_by"]["name"] == "bob"
 
 
+@pytest.mark.parametrize("way", ["child", "task"])
+async def test_not_starter_reaches_what_control_room_starts(shipping: Project, way: str) -> None:
+    """The key that started the run or the plan above a run is refused at the gates of that run, too."""
+    asking.add(shipping, "above", {"child": "shipped", "recipe_id": "ship"})
+    policies = {"policies": [{"recipe_id": "ship", "approvals": {"count": 1, "not_starter": True}}]}
+    async with asking.in_process(shipping, api_token=TOKEN) as service:
+        http = service.http
+        ada, bob = await people(service, "ada", "bob")
+        assert (await http.put("/api/policies", json=policies, headers=ADMIN)).status_code == 200
+        if way == "child":
+            assert (await http.post("/api/runs", json={"recipe_id": "above"}, headers=ada)).status_code == 201
+        else:
+            plan = {"tasks": [{"description": "Ship", "recipe_id": "ship"}]}
+            address = f"/api/sessions/{(await http.post('/api/sessions', json=plan, headers=bob)).json()['session_id']}"
+            assert (await http.post(f"{address}/approve", headers=bob)).status_code == 200
+            assert (await http.post(f"{address}/start", headers=ada)).status_code == 200
+        async with asyncio.timeout(served.WAIT_SECONDS):
+            while not (gates := (await http.get("/api/gates?wait=5", headers=bob)).json()):
+                pass
+        own = await vote(service, gates[0]["gate_id"], ada)
+        other = await vote(service, gates[0]["gate_id"], bob)
+
+    assert code(own) == (403, "approver_started")
+    assert other.json()["decided_by"]["name"] == "bob"
+
+
 async def test_a_denial_needs_no_second_key(shipping: Project) -> None:
     """A denial needs no second key, and names the earlier votes."""
     async with asking.in_process(shipping, api_token=TOKEN) as service:
