@@ -126,12 +126,10 @@ def lacking(start: runs.RunStart, approvers: Sequence[keys.Key]) -> errors.Flaw 
     needed = start.approvals
     if needed is None:
         return None
-    starter = start.started_by or {}
-    own = starter.get("name") if needed.not_starter and starter.get("via") == "key" else None
-    able = [key for key in approvers if key.name != own and key.scope.covers(start.recipe_id, start.labels)]
-    if len(able) >= needed.count:
+    own, able = _own(start, needed), _able(start, needed, approvers)
+    if able >= needed.count:
         return None
-    there = f"there {'is' if len(able) == 1 else 'are'} {len(able) or 'none'}"
+    there = f"there {'is' if able == 1 else 'are'} {able or 'none'}"
     beside = f" beside {own}, who starts it" if own else ""
     message = (
         f"its gates need {printable.counted(needed.count, 'key')} with the role approver, and {there}{beside};"
@@ -154,8 +152,21 @@ async def refuse_unapprovable(start: runs.RunStart, approvers: Callable[[], Sequ
     # In a command, no key can approve.
     able = await asyncio.to_thread(approvers) if start.owner == "service" else ()
     if (flaw := lacking(start, able)) is not None:
-        facts: dict[str, plain.Json] = {"needed": start.approvals.count, "approvers": len(able)}
+        count = _able(start, start.approvals, able)
+        facts: dict[str, plain.Json] = {"needed": start.approvals.count, "approvers": count}
         raise errors.Conflict(flaw.message, code=NEEDS_KEYS, detail=facts)
+
+
+def _own(start: runs.RunStart, needed: approvals.Approvals) -> str | None:
+    """Return the name of the key that does not count, since it starts the run; None if there is none."""
+    starter = authors.named(start.started_by)
+    return starter.name if needed.not_starter and starter is not None and starter.via == "key" else None
+
+
+def _able(start: runs.RunStart, needed: approvals.Approvals, approvers: Sequence[keys.Key]) -> int:
+    """Return how many keys can decide at the gates of a run."""
+    own = _own(start, needed)
+    return sum(key.name != own and key.scope.covers(start.recipe_id, start.labels) for key in approvers)
 
 
 def _refuse_unfit(starters: Sequence[str], author: authors.Author | None) -> None:

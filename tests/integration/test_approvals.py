@@ -181,14 +181,17 @@ async def test_votes_at_the_same_moment_decide(shipping: Project) -> None:
 
 
 async def test_not_starter_refuses_the_key_that_started_the_run(shipping: Project) -> None:
-    """With `not_starter` the key that started the run is refused, and any other key decides."""
+    """With `not_starter` the key that started the run is refused and not counted, and any other key decides."""
     async with asking.in_process(shipping, api_token=TOKEN) as service:
         ada, bob = await people(service, "ada", "bob")
+        body = {"recipe_id": "ship", "approvals": {"count": 2, "not_starter": True}}
+        lacking = await service.http.post("/api/runs", json=body, headers=ada)
         run_id, gate_id = await begun(service, ada, not_starter=True)
         own = await vote(service, gate_id, ada)
         other = await vote(service, gate_id, bob)
         await until(service, run_id, "done")
 
+    assert (*code(lacking), lacking.json()["facts"]["approvers"]) == (409, "approvals_need_keys", 1)
     assert code(own) == (403, "approver_started")
     assert other.json()["decided_by"]["name"] == "bob"
 
