@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import re
+import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -21,6 +23,8 @@ from app.services.notifications import dispatcher, endpoints, eventless, plan_qu
 from app.services.notifications import repository as notified
 from app.services.triggers import firing, hooks, repository, scheduler, triggers
 from app.storage import layout
+
+_NUMBERS = re.compile(r"(0x[0-9a-f]+|[0-9]+)(\.(0x[0-9a-f]+|[0-9]+)){0,3}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,14 +163,17 @@ def _changes(
 def _refusal(allowed: tuple[str, ...], url: str) -> str | None:
     """Return why a numeric address may not be contacted; a name is only checked once it is resolved."""
     host = urlsplit(url).hostname or ""
+    address = host.partition("%")[0]
     try:
-        ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
+        # The resolver reads 0x7f.1 and 2130706433 as addresses, too.
+        address = socket.inet_ntoa(socket.inet_aton(address)) if _NUMBERS.fullmatch(address) else address
+        ipaddress.ip_address(address)
+    except (ValueError, OSError):
         # A name is checked when it is resolved, at each message.
         return None
     from app.services.notifications import webhook_sender
 
-    if webhook_sender.AddressGuard(allowed).allows(host, host):
+    if webhook_sender.AddressGuard(allowed).allows(host, address):
         return None
     return f"{host} is not a public address; name it in CONTROL_ROOM_NOTIFY_ALLOWED to allow it"
 

@@ -689,6 +689,8 @@ async def test_a_failed_program_reports_the_end_of_its_output(
         ({"argv": ["x"], "colour": "red"}, "$.colour"),
         ({"url": "http://10.9.9.9/in"}, "$.url"),
         ({"url": "http://[::1]:8080/in"}, "$.url"),
+        ({"url": "http://2130706433/in"}, "$.url"),
+        ({"url": "http://0x7f.1/in"}, "$.url"),
     ],
 )
 async def test_an_endpoint_of_a_wrong_form_is_refused(tmp_path: Path, body: dict[str, Any], path: str) -> None:
