@@ -106,7 +106,7 @@ def unattended_of(
         clock=time,
         ids=ids,
     )
-    questions = plan_questions.PlanQuestions(store.plans)
+    questions = plan_questions.PlanQuestions(store.plans, equipment.masker)
     planning.written = questions.note
     notified_endpoints, channels = _endpoints(store), _senders(chosen, platform, processes, equipment.masker)
     return Unattended(

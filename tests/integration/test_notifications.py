@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import clock, errors
-from app.domain import events, notifications
+from app.domain import events, notifications, plain
 from app.engine import event_feed
 from app.services.notifications import derivation, dispatcher, plan_questions, repository, webhook_sender
 from app.services.triggers import pointers
@@ -169,6 +169,23 @@ async def test_questions_of_plans_are_notified(tmp_path: Path) -> None:
     assert failed.posts == []
 
 
+async def test_a_question_with_a_secret_is_notified_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message about a question of a new plan masks secrets, and the masked plan after an order gives no other."""
+    monkeypatch.setenv("CHAT_TOKEN", "tok-5f2e9a77")
+    asked = {"description": "Use tok-5f2e9a77", "recipe_id": "quick", "scoping_question": "tok-5f2e9a77, or which?"}
+    async with endpoints.receiver() as receiver, served.in_process(Project(tmp_path), **ALLOWED) as service:
+        await _add(service, url=receiver.url)
+        made = await service.http.post("/api/sessions", json={"tasks": [asked]})
+        await receiver.until(1)
+        approved = await service.http.post(f"/api/sessions/{made.json()['session_id']}/approve")
+        run = await service.run("quick")
+        posts = list((await _messages(receiver, 2)).values())
+
+    assert approved.json()["tasks"][0]["scoping_question"] == "***, or which?"
+    assert [one.content["data"]["run_id"] for one in posts] == [made.json()["session_id"], run["run_id"]]
+    assert (posts[0].content["data"]["prompt"], posts[0].content["data"]["task"]) == ("***, or which?", "Use ***")
+
+
 async def _messages(receiver: endpoints.Receiver, count: int) -> dict[str, endpoints.Post]:
     """Wait until this number of different messages has arrived, and return them by their ids, in order."""
     async with asyncio.timeout(served.WAIT_SECONDS):
@@ -262,7 +279,7 @@ async def test_endings_of_other_processes_are_notified(tmp_path: Path) -> None:
             feed=event_feed.EventFeed(time.monotonic),
             senders={"command": Listener()},
             clock=time,
-            other_messages=plan_questions.PlanQuestions(store.plans),
+            other_messages=plan_questions.PlanQuestions(store.plans, plain.Masker()),
             hears_all=False,
         )
         other.start()

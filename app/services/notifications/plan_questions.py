@@ -17,10 +17,15 @@ _OPEN = (plans.PlanState.DRAFT, plans.PlanState.APPROVED, plans.PlanState.RUNNIN
 
 
 class PlanQuestions:
-    """Reads the open questions of plans: first those of all plans, then those of written plans."""
+    """Reads the open questions of plans: first those of all plans, then those of written plans.
 
-    def __init__(self, kept: stored.Plans) -> None:
+    Args:
+        masker: Masks secrets in questions, since a new plan's are in no journal yet.
+    """
+
+    def __init__(self, kept: stored.Plans, masker: plain.Masker) -> None:
         self._kept = kept
+        self._masker = masker
         self._written: set[str] | None = None
         self.changed = asyncio.Event()
         """Set when a plan was written."""
@@ -71,16 +76,22 @@ class PlanQuestions:
         except errors.ControlRoomError:
             # A damaged plan has no question; its readers get the error.
             return []
-        return [] if plan is None or plan.status not in _OPEN else list(_questions(plan))
+        return [] if plan is None or plan.status not in _OPEN else list(_questions(plan, self._masker))
 
 
-def _questions(plan: plans.Plan) -> Iterator[notifications.Message]:
+def _questions(plan: plans.Plan, masker: plain.Masker) -> Iterator[notifications.Message]:
     for task in plan.tasks:
         if task.status is not _ASKS:
             continue
-        question = task.scoping_question or f"Which recipe does the task {task.id}?"
+        # Masked before its id is made: the plan's journal masks it as well, which must not give another message.
+        question = str(masker.mask(task.scoping_question or f"Which recipe does the task {task.id}?"))
         mark = f"{plan.session_id} {task.id} {len(task.scoping_before)} {question}"
-        facts = {"session_id": plan.session_id, "task_id": task.id, "task": task.description[:500], "prompt": question}
+        facts = {
+            "session_id": plan.session_id,
+            "task_id": task.id,
+            "task": str(masker.mask(task.description))[:500],
+            "prompt": question,
+        }
         yield notifications.Message(
             message_id=f"msg_{plain.sha256(mark.encode())[:24]}",
             kind="waits",

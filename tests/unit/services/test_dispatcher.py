@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from app import clock, errors
-from app.domain import notifications
+from app.domain import notifications, plain
 from app.engine import event_feed
 from app.services.notifications import dispatcher, endpoints, plan_questions, repository, senders
 from tests.unit.services import memory_documents
@@ -85,7 +85,7 @@ def _dispatcher(kept: repository.EndpointRepository, sender: _Sender) -> dispatc
         feed=event_feed.EventFeed(time.monotonic),
         senders={"command": sender},
         clock=time,
-        other_messages=plan_questions.PlanQuestions(anything),
+        other_messages=plan_questions.PlanQuestions(anything, plain.Masker()),
     )
 
 
