@@ -222,6 +222,12 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         detail={"gate_id": _GATE, "decision": "deny", "by_default": False, "denied": True},
     ),
     errors.Conflict(
+        "the gate 'ship' was decided before this change, and its approvals do not hold for it; ask again with "
+        "--from ship (`from` in the request), or fork the run with the same changes",
+        code="approval_outdated",
+        key="ship",
+    ),
+    errors.Conflict(
         "its gates need 2 keys with the role approver, and there are none; names that callers claim do not count: "
         "add keys with control-room keys add",
         code="approvals_need_keys",

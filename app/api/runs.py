@@ -106,6 +106,7 @@ _RESUMED = declared(
     *refusals.CONVERSATION,
     "unknown_step",
     "gate_denied",
+    "approval_outdated",
     "recipe_differs",
     "resume_unchangeable",
     "no_conversation",

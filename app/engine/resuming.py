@@ -20,11 +20,13 @@ async def resume(log: stores.RunLog, how: run_engine.Resume, drivers: Drivers, e
     """Record that a run is resumed; its row shows it as unfinished before the line is durable.
 
     Raises:
+        errors.Conflict: `gate_denied`, `approval_outdated`.
         errors.RequestInvalid: there is no such step; `recipe_differs`: the kept steps do not fit the overrides.
         errors.StorageFault: the resume could not be made durable.
     """
     dead = step_rules.dead_positions(log.loaded, how.from_key)
     sent_on = _sent_on(log.loaded, dead, how.overrides)
+    step_rules.refuse_outdated(log.loaded, dead, sent_on.start)
     if how.overrides:
         await _make_sure_it_replays(sent_on, drivers, log, equipment)
     spans: plain.Json = decisions.ranges(dead)

@@ -15,8 +15,11 @@ from app.domain import gates, plain
 from app.domain.decisions import CRASH_LOOP_TRIES, Started
 from app.domain.operations import ChildRun, Gate, Operation, RetryPolicy, Timer
 from app.domain.records import Record, Result, StepError
+from app.domain.runs import RunStart
 from app.domain.states import StepState
 from app.engine.stores import Loaded
+
+_DECIDED = ("args", "options", "recipe_sha256")  # Facts of a run to which the approvals of its gates belong.
 
 
 class Rescue(Enum):
@@ -114,6 +117,30 @@ def dead_positions(loaded: Loaded, from_key: str | None) -> set[int]:
     living, dying = _living_and_dying(loaded, from_key)
     _refuse_denied(dying if from_key is not None else [*dying, *_ended_by(loaded, living)])
     return {record.position for record in dying}
+
+
+def refuse_outdated(loaded: Loaded, dead: Collection[int], start: RunStart) -> None:
+    """Refuse a resume of a changed run that would keep what several keys, or another person, have decided about it.
+
+    Args:
+        dead: Positions of the lines that the resume declares dead.
+        start: The facts with which the run would continue.
+
+    Raises:
+        errors.Conflict: `approval_outdated`.
+    """
+    before = loaded.start
+    if before.approvals is None or all(getattr(before, name) == getattr(start, name) for name in _DECIDED):
+        return
+    for record in loaded.records:
+        answer = gates.answer_in(record)
+        is_kept = record.position not in loaded.decisions.dead and record.position not in dead
+        if is_kept and answer is not None and not answer["denied"]:
+            message = (
+                f"the gate {record.key!r} was decided before this change, and its approvals do not hold for it; "
+                f"ask again with --from {record.key} (`from` in the request), or fork the run with the same changes"
+            )
+            raise errors.Conflict(message, code="approval_outdated", key=record.key)
 
 
 def lasting(loaded: Loaded, from_key: str | None) -> list[Record]:

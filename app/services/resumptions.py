@@ -57,6 +57,7 @@ class Resumptions:
         overrides = await self._starter.renewed(source.start, wanted)
         start = dataclasses.replace(source.start.overridden(overrides), limits=source.limits)
         dead = frozenset(step_rules.dead_positions(source, wanted.from_key))
+        step_rules.refuse_outdated(source, dead, start)
         candidates = tuple(record for record in fork_replay.living(source) if record.position not in dead)
         driver = self._drivers.get(start.dialect)
         if driver is None:

@@ -230,7 +230,8 @@ class Runs(RunQueries):
         Raises:
             errors.NotFound, errors.WrongState, errors.DiskFull: as `cancel`, or it is neither of these.
             errors.RequestInvalid: the step, the arguments or the recipe do not fit; `no_conversation`.
-            errors.Conflict: `session_locked`, the `holder` speaks in the run's conversation; `gate_denied`.
+            errors.Conflict: `session_locked`, the `holder` speaks in the run's conversation; `gate_denied`;
+                `approval_outdated`.
         """
         view = await self.resumable(run_id)
         below = await self.resumptions.below(run_id, request)

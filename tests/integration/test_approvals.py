@@ -222,6 +222,42 @@ async def test_not_starter_reaches_what_control_room_starts(shipping: Project, w
     assert other.json()["decided_by"]["name"] == "bob"
 
 
+DEPLOY = {"id": "deploy", "type": "bash", "command": "echo to {{target}}; test -e ready"}
+LOOK = {"id": "look", "type": "bash", "command": "true"}
+
+
+async def test_approvals_do_not_hold_for_a_changed_run(project: Project) -> None:
+    """A resume with other arguments does not keep the decision of keys; a resume from the gate asks them again, and
+    one without changes keeps it.
+    """
+    gated = {"name": "s", "steps": [LOOK], "approval": {"required": True, "prompt": "Deploy?"}}
+    stages = [gated, {"name": "t", "steps": [DEPLOY]}]
+    document = {"schema": "1.7", "name": "deploy", "description": "d", "version": "1.0.0", "stages": stages}
+    project.write(".control-room/recipes/amplifier/deploy.yaml", json.dumps(document | {"context": {"target": "here"}}))
+    async with served.in_process(project, api_token=TOKEN) as service:
+        http = service.http
+        (ada,) = await people(service, "ada")
+        body = {"recipe_id": "deploy", "approvals": {"count": 1}}
+        run_id = (await http.post("/api/runs", json=body, headers=ADMIN)).json()["run_id"]
+        await until(service, run_id, "waiting")
+        (gate,) = (await http.get("/api/gates", headers=ADMIN)).json()
+        await vote(service, gate["gate_id"], ada)
+        await until(service, run_id, "failed")
+        address, elsewhere = f"/api/runs/{run_id}", {"args": {"target": "there"}}
+        refused = await http.post(f"{address}/resume", json=elsewhere, headers=ADMIN)
+        preview = await http.post(f"{address}/preview", json=elsewhere | {"order": "resume"}, headers=ADMIN)
+        unchanged = await http.post(f"{address}/resume", json={"args": {"target": "here"}}, headers=ADMIN)
+        await until(service, run_id, "failed")
+        again = await http.post(f"{address}/resume", json=elsewhere | {"from": gate["key"]}, headers=ADMIN)
+        await until(service, run_id, "waiting")
+        (asked,) = (await http.get("/api/gates", headers=ADMIN)).json()
+
+    assert (*code(refused), refused.json()["facts"]["key"]) == (409, "approval_outdated", gate["key"])
+    assert [each["code"] for each in preview.json()["problems"]] == ["approval_outdated"]
+    assert (unchanged.status_code, again.status_code) == (200, 200)
+    assert asked["gate_id"] != gate["gate_id"]
+
+
 async def test_a_denial_needs_no_second_key(shipping: Project) -> None:
     """A denial needs no second key, and names the earlier votes."""
     async with asking.in_process(shipping, api_token=TOKEN) as service:
