@@ -31,6 +31,14 @@ class Approvals(shapes.Shape):
         return cls(**value)
 
 
+def strictest(*wanted: Approvals | None) -> Approvals | None:
+    """Return the approvals that satisfy several demands; None if there is no demand."""
+    found = [each for each in wanted if each is not None]
+    if not found:
+        return None
+    return Approvals(count=max(each.count for each in found), not_starter=any(each.not_starter for each in found))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote(shapes.Shape):
     """The decision of one key at a gate."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from app import errors
 from app.domain import limits, shapes
-from app.domain.approvals import MOST, Approvals
+from app.domain.approvals import MOST, Approvals, strictest
 from app.domain.limits import NO_LIMITS, RunLimits
 
 ANY = "*"  # Matches every recipe.
@@ -60,10 +60,7 @@ class Policies(shapes.Shape):
 
     def approvals_of(self, recipe_id: str, given: Approvals | None) -> Approvals | None:
         """Return the approvals that the gates of a run need: the strictest of its own and of its policies."""
-        wanted = [each for each in (given, *(policy.approvals for policy in self._for(recipe_id))) if each is not None]
-        if not wanted:
-            return None
-        return Approvals(count=max(each.count for each in wanted), not_starter=any(each.not_starter for each in wanted))
+        return strictest(given, *(policy.approvals for policy in self._for(recipe_id)))
 
     def _for(self, recipe_id: str) -> list[RecipePolicy]:
         found = {policy.recipe_id: policy for policy in self.policies}

@@ -144,8 +144,9 @@ class Forks:
         candidates = step_rules.lasting(source, key)
         renewed = await self._starter.renewed(source.start, request)
         asks = requests.StartRequest(parent_run_id=request.parent_run_id, runs_above=request.runs_above)
-        overrides = renewed | self._starter.place(asks, await self._above(asks, asked_by))
-        start = self._starter.forked(source.start, source.limits, overrides, request.labels)
+        parent = await self._above(asks, asked_by)
+        overrides = renewed | self._starter.place(asks, parent)
+        start = self._starter.forked(source.start, source.limits, overrides, request.labels, parent)
         _refuse_too_many(start)
         start = dataclasses.replace(start, replaced=self._replaced(source, key, request))
         found = await fork_replay.replayed(

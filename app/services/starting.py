@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from app import clock, errors
 from app.agents import json_files
 from app.domain import json_words, keys, library, plain, policies, runs
-from app.domain.approvals import Approvals
+from app.domain.approvals import Approvals, strictest
 from app.domain.limits import RunLimits
 from app.flows import registry as flows
 from app.services import arguments, requests, worst_cases
@@ -178,8 +178,10 @@ class Starter:
         self, request: StartRequest, recipe_id: str, parent: runs.RunStart | None
     ) -> tuple[RunLimits, Approvals | None]:
         """Return the limits of a run and the approvals of its gates, by its request and by policies."""
-        limits, found = request.limits, self.rules.policies.value
-        approvals = request.approvals or (None if parent is None else parent.approvals)
+        limits, approvals, found = request.limits, request.approvals, self.rules.policies.value
+        if parent is not None:
+            # No request asks for less than the run above it needs.
+            approvals = strictest(approvals, parent.approvals)
         if found.policies:
             # A policy is applied last, so that no request evades it.
             limits, approvals = found.limits_of(recipe_id, limits), found.approvals_of(recipe_id, approvals)
@@ -237,6 +239,7 @@ class Starter:
         in_force: RunLimits,
         overrides: Mapping[str, plain.Json],
         labels: Mapping[str, str | None],
+        parent: runs.RunStart | None = None,
     ) -> runs.RunStart:
         """Return the start of a new run that takes over steps of another one.
 
@@ -268,7 +271,9 @@ class Starter:
             start,
             started_by=None,
             limits=found.limits_of(source.recipe_id, in_force),
-            approvals=found.approvals_of(source.recipe_id, start.approvals),
+            approvals=found.approvals_of(
+                source.recipe_id, strictest(start.approvals, parent.approvals if parent else None)
+            ),
             concurrency=start.concurrency and start.concurrency.of_fork(),
         )
 

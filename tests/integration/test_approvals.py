@@ -222,6 +222,29 @@ async def test_not_starter_reaches_what_control_room_starts(shipping: Project, w
     assert other.json()["decided_by"]["name"] == "bob"
 
 
+async def test_a_child_needs_no_fewer_approvals(shipping: Project) -> None:
+    """A request below a run can ask for more approvals than that run, but not for fewer, and so it is with a fork."""
+    async with asking.in_process(shipping, api_token=TOKEN) as service:
+        await people(service, "ada", "bob", "cyd")
+        parent, _ = await begun(service, ADMIN, count=2)
+        needed = {}
+        for count in (1, 3):
+            body = {"recipe_id": "ship", "parent_run_id": parent, "approvals": {"count": count, "not_starter": True}}
+            run_id = (await service.http.post("/api/runs", json=body, headers=ADMIN)).json()["run_id"]
+            await until(service, run_id, "waiting")
+            (gate,) = (await service.http.get("/api/gates", params={"run_id": run_id}, headers=ADMIN)).json()
+            needed[count] = gate["approvals"]["needed"], gate["approvals"]["not_starter"]
+        free = (await service.http.post("/api/runs", json={"recipe_id": "ship"}, headers=ADMIN)).json()["run_id"]
+        await until(service, free, "waiting")
+        below = {"parent_run_id": parent}
+        fork = (await service.http.post(f"/api/runs/{free}/fork", json=below, headers=ADMIN)).json()["run_id"]
+        await until(service, fork, "waiting")
+        (forked,) = (await service.http.get("/api/gates", params={"run_id": fork}, headers=ADMIN)).json()
+
+    assert needed == {1: (2, True), 3: (3, True)}
+    assert forked["approvals"]["needed"] == 2
+
+
 DEPLOY = {"id": "deploy", "type": "bash", "command": "echo to {{target}}; test -e ready"}
 LOOK = {"id": "look", "type": "bash", "command": "true"}
 
