@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from app import errors
 from app.api import scoping
 from app.domain import access, plain, runs
+from app.engine import conversation_claims
 from app.flows import prompt
 from app.services import conversations
 
@@ -19,8 +20,13 @@ class WsAccess:
         self._service = service
         self._limits = caller.limits
 
-    async def may_begin(self, recipe_id: str | None, agent_session_id: str | None) -> None:
+    async def may_begin(
+        self, recipe_id: str | None, agent_session_id: str | None, args: Mapping[str, plain.Json] | None = None
+    ) -> None:
         """Refuse a recipe, or a prompt if None, that the caller may not begin in a conversation.
+
+        Args:
+            args: Arguments of the recipe, which can name the conversation, too.
 
         Raises:
             errors.Denied: `role_missing`, `out_of_scope`.
@@ -32,8 +38,9 @@ class WsAccess:
         # Runs of a conversation have no labels.
         if not self._limits.covers(recipe_id or prompt.NAME, {}):
             raise scoping.out_of_scope(self._caller, "this run would not be among")
-        if agent_session_id is not None and (newest := await self._service.newest(agent_session_id)) is not None:
-            await self.may_see(agent_session_id, [newest])
+        named = (args or {}).get(conversation_claims.ARGUMENT) if agent_session_id is None else agent_session_id
+        if isinstance(named, str) and (newest := await self._service.newest(named)) is not None:
+            await self.may_see(named, [newest])
 
     async def may_exit(self, agent_session_id: str) -> None:
         """Refuse to end a run that the caller may not end.

@@ -108,7 +108,7 @@ class Connection:
                 await self._subscribe(message)
 
     async def _start_recipe(self, message: ws_messages.StartRecipe) -> None:
-        await self._access.may_begin(message.recipe_id, message.session_id)
+        await self._access.may_begin(message.recipe_id, message.session_id, message.args)
         with self._place():
             begun = await self._conversation_service.start_recipe(
                 recipe_id=message.recipe_id,

@@ -325,6 +325,21 @@ async def test_an_issue_names_nothing_outside(project: Project) -> None:
     assert made.status_code == 201
 
 
+async def test_no_message_continues_a_conversation_outside(project: Project) -> None:
+    """A message cannot name the conversation of a run outside, neither as its own nor among the arguments."""
+    async with listening.on_a_port(project, api_token=TOKEN) as service:
+        limited = await add(service, "ada", role="runner", recipes=["small"])
+        async with service.client(additional_headers=ADMIN) as socket:
+            session_id = (await socket.ask("prompt", text="Hello", backend="said"))["session_id"]
+            await socket.until("turn_complete")
+        wanted = {"recipe_id": "small", "backend": "said"}
+        async with service.client(additional_headers=limited) as socket:
+            own = await socket.ask("start_recipe", **wanted, session_id=session_id)
+            among = await socket.ask("start_recipe", **wanted, args={"agent_session_id": session_id})
+
+    assert (own["code"], among.get("code")) == ("unknown_agent_session", "unknown_agent_session")
+
+
 async def test_no_message_names_a_run_outside(project: Project) -> None:
     """A refused message on the WebSocket does not contain the id of a run outside."""
     async with listening.on_a_port(project, api_token=TOKEN) as service:
