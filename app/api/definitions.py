@@ -133,7 +133,11 @@ async def show_recipe_graph(services: ServicesDep, recipe_id: _RecipeId) -> Resp
     tags=["runs"],
     summary="Check a request for a run",
     responses=declared(
-        preflight.PreflightReport, *refusals.BODY, meaning="What the request would run; nothing is stored."
+        preflight.PreflightReport,
+        *refusals.BODY,
+        "unknown_parent",
+        "unknown_agent_session",
+        meaning="What the request would run; nothing is stored.",
     ),
 )
 async def examine_request(services: ServicesDep, request: Request, body: request_models.StartBody) -> Response:

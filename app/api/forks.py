@@ -44,7 +44,14 @@ _FORKED = responses.created(
     repeated="An earlier request with this Idempotency-Key created the run.",
     headers={"Location": "Address of the run."},
 )
-_PREVIEWED = responses.declared(fork_requests.PreviewReport, *refusals.BODY, "run_not_found", "journal_corrupt")
+_PREVIEWED = responses.declared(
+    fork_requests.PreviewReport,
+    *refusals.BODY,
+    "run_not_found",
+    "journal_corrupt",
+    "unknown_parent",
+    "unknown_agent_session",
+)
 
 _Words = Annotated[str, Field(min_length=1, max_length=requests.DESCRIPTION_CHARACTERS)]
 
@@ -140,6 +147,9 @@ async def fork_run(
 
 
 @router.post("/{run_id}/preview", summary="Preview a resume or a fork", responses=_PREVIEWED)
-async def preview_order(services: ServicesDep, run_id: RunId, body: PreviewBody) -> Response:
+async def preview_order(services: ServicesDep, request: Request, run_id: RunId, body: PreviewBody) -> Response:
     """Show which steps a resume or a fork would perform again, and what it would cost at most. Nothing is written."""
-    return responses.as_json(await services.runs.previews.report(run_id, body.order, body.request()))
+    wanted = body.request()
+    # A resume has no labels and no parent.
+    await scoping.forked(services, callers.caller_of(request), run_id, wanted)
+    return responses.as_json(await services.runs.previews.report(run_id, body.order, wanted))

@@ -256,7 +256,8 @@ async def see_receipt(services: Services, limits: access.Scope, place: Mapping[s
         errors.NotFound: `receipt_not_found`, as for one that does not exist.
     """
     receipt_id = place["receipt_id"]
-    missing = errors.NotFound(f"there is no receipt {receipt_id!r:.80}", code="receipt_not_found")
+    facts, message = {"receipt_id": receipt_id[:80]}, f"there is no receipt {receipt_id!r:.80}"
+    missing = errors.NotFound(message, code="receipt_not_found", detail=facts)
     found: Mapping[str, Any] = await services.runs.receipt(receipt_id)
     await within(services, limits, found.get("run_id"), missing)
 

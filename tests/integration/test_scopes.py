@@ -290,6 +290,38 @@ async def test_no_refusal_names_anything_outside(project: Project) -> None:
     assert unlimited.json()["facts"] == {"run_id": other}
 
 
+async def test_what_is_outside_is_answered_as_what_does_not_exist(project: Project) -> None:
+    """A receipt, and an order or its preview below a run, are refused in the same words as if they did not exist."""
+    nowhere = "20260101T000000Z-abc123"
+    async with served.in_process(project, api_token=TOKEN) as service:
+        http = service.http
+        limited = await add(service, "ada", role="runner", labels=["book:one"])
+        other, own = [await started(service, "quick", labels=labels) for labels in (TWO, ONE)]
+        for run_id in (other, own):
+            await until(service, run_id, "done")
+        receipt = (await http.get(f"/api/audit/receipts?run_id={other}", headers=ADMIN)).json()[0]["receipt_id"]
+        receipts = [
+            (await http.get(f"/api/audit/receipts/{each}", headers=limited), each)
+            for each in (receipt, "rcpt_" + "0" * 20)
+        ]
+        orders = {
+            "/api/preflight": {"recipe_id": "quick"},
+            f"/api/runs/{own}/fork": {},
+            f"/api/runs/{own}/preview": {"order": "fork"},
+        }
+        below = [
+            [
+                (await http.post(path, json=body | {"parent_run_id": each}, headers=limited), each)
+                for each in (other, nowhere)
+            ]
+            for path, body in orders.items()
+        ]
+    told = [[(each.status_code, each.text.replace(name, "")) for each, name in pair] for pair in [receipts, *below]]
+
+    assert all(outside == missing for outside, missing in told), told
+    assert [outside[0] for outside, _ in told] == [404, 400, 400, 400]
+
+
 async def test_an_issue_names_nothing_outside(project: Project) -> None:
     """What is outside is refused as what does not exist, with its place, and an issue that its key cannot see, too."""
     async with served.in_process(project, api_token=TOKEN) as service:
