@@ -112,7 +112,7 @@ _ROWS: Iterable[tuple[str, Role | None, Reach]] = (
     ("POST /api/sessions/{session_id}/tasks/{task_id}/retry", _RUN, Reach.PLAN_CHANGE),
     # -- recipes, tools and agents
     ("GET /api/recipes", _VIEW, Reach.FILTERED),
-    ("POST /api/recipes/validate", _VIEW, Reach.NO_RUNS),
+    ("POST /api/recipes/validate", _VIEW, Reach.ANY_RECIPE),
     ("GET /api/recipes/{recipe_id}", _VIEW, Reach.FILTERED),
     ("GET /api/recipes/{recipe_id}/graph", _VIEW, Reach.FILTERED),
     ("POST /api/route", _VIEW, Reach.ANY_RECIPE),

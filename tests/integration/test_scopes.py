@@ -322,6 +322,19 @@ async def test_what_is_outside_is_answered_as_what_does_not_exist(project: Proje
     assert [outside[0] for outside, _ in told] == [404, 400, 400, 400]
 
 
+async def test_no_recipe_outside_is_found_by_a_validation(project: Project) -> None:
+    """A validation would suggest recipes outside for a wrong name, so a key that is limited to recipes has none."""
+    steps = [{"id": "x", "type": "recipe", "recipe": "publis"}]
+    recipe_text = json.dumps({"schema": "1.7", "name": "a", "description": "b", "version": "1.0.0", "steps": steps})
+    body = {"recipe": recipe_text, "dialect": "amplifier"}
+    async with served.in_process(project, api_token=TOKEN) as service:
+        keys = [await add(service, "ada", recipes=["quick"]), await add(service, "bob", labels=["book:one"])]
+        answers = [await service.http.post("/api/recipes/validate", json=body, headers=key) for key in keys]
+
+    assert code(answers[0]) == (403, "out_of_scope")
+    assert "did you mean publish?" in answers[1].text
+
+
 async def test_an_issue_names_nothing_outside(project: Project) -> None:
     """What is outside is refused as what does not exist, with its place, and an issue that its key cannot see, too."""
     async with served.in_process(project, api_token=TOKEN) as service:
