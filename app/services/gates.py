@@ -44,7 +44,9 @@ class GateShown(shapes.Shape):
     recipe_id: str  # Recipe of the run.
     key: str  # Step that asks.
     status: Status
-    """`paused`: its run is paused, and asks again when it continues; `lapsed`: an earlier step ran again."""
+    """`paused`: its run is paused, and asks again when it continues, unless its time is over by then; `lapsed`: an
+    earlier step ran again.
+    """
     prompt: str  # The question.
     options: tuple[str, ...]  # Possible decisions.
     asked_at: shapes.Instant | None  # When the run first asked; a restart does not change it.
@@ -214,7 +216,7 @@ class Gates:
             await self._refuse_lapsed(gate_id)
             raise
         if found.status != "open":
-            return _repeated(found, reply)
+            return self._repeated(found, reply)
         _refuse_unfit(found.gate, reply)
         try:
             await self._decide(found.gate, reply, author)
@@ -227,7 +229,7 @@ class Gates:
             # lost the first response: it gets that response.
             if conflict.code != "gate_decided":
                 raise
-            return _repeated(await self.show(gate_id), reply)
+            return self._repeated(await self.show(gate_id), reply)
         return await self.show(gate_id)
 
     async def _decide(self, open_gate: gates.OpenGate, reply: Reply, author: authors.Author | None) -> None:
@@ -238,6 +240,27 @@ class Gates:
         if complete is not None:
             with faults.as_errors():
                 await self._engine.deliver(open_gate.run_id, open_gate.key, complete, open_gate.attempt)
+
+    def _repeated(self, found: GateShown, reply: Reply) -> GateShown:
+        """Return a gate that an earlier attempt of the same request has answered."""
+        gate_id, answer = found.gate.gate_id, found.answer
+        if found.status == "lapsed":
+            raise _lapsed(gate_id, "an earlier step ran again")
+        if found.status == "paused":
+            is_over = found.expires_at is not None and found.expires_at <= clock.stamp(self._clock.now())
+            then = (
+                f"the gate takes its default {found.default}, since its time is over," if is_over else "it asks again"
+            )
+            message = f"the run {found.gate.run_id} is paused; {then} when it continues"
+            raise errors.WrongState(message, detail={"run_id": found.gate.run_id, "status": "paused"})
+        new = (reply.decision, reply.message, reply.idempotency_key)
+        # Without a key, an equal answer does not prove that it is the same request.
+        known = (answer.get("decision"), answer.get("message"), answer.get("idempotency_key"))
+        if reply.idempotency_key is None or new != known:
+            how = ", by default, because it expired" if answer.get("by_default") else ""
+            message = f"the gate {gate_id} is already decided{how}: {answer.get('decision')}"
+            raise errors.Conflict(message, code="gate_decided", detail={"gate": found.to_json()})
+        return found
 
     async def _counted(self, found: GateShown) -> GateShown:
         given = await self._votes.shown(found.gate, dict(found.answer))
@@ -294,24 +317,6 @@ class Gates:
 def _line_of(lines: Sequence[records.Record], gate_id: str) -> records.Record | None:
     answers = ((line, gates.answer_in(line)) for line in lines)
     return next((line for line, answer in answers if answer is not None and answer["gate_id"] == gate_id), None)
-
-
-def _repeated(found: GateShown, reply: Reply) -> GateShown:
-    """Return a gate that an earlier attempt of the same request has answered."""
-    gate_id, answer = found.gate.gate_id, found.answer
-    if found.status == "lapsed":
-        raise _lapsed(gate_id, "an earlier step ran again")
-    if found.status == "paused":
-        message = f"the run {found.gate.run_id} is paused; it asks again when it continues"
-        raise errors.WrongState(message, detail={"run_id": found.gate.run_id, "status": "paused"})
-    new = (reply.decision, reply.message, reply.idempotency_key)
-    # Without a key, an equal answer does not prove that it is the same request.
-    known = (answer.get("decision"), answer.get("message"), answer.get("idempotency_key"))
-    if reply.idempotency_key is None or new != known:
-        how = ", by default, because it expired" if answer.get("by_default") else ""
-        message = f"the gate {gate_id} is already decided{how}: {answer.get('decision')}"
-        raise errors.Conflict(message, code="gate_decided", detail={"gate": found.to_json()})
-    return found
 
 
 def _refuse_unfit(open_gate: gates.OpenGate, reply: Reply) -> None:

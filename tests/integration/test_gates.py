@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app import clock
 from app.engine import stores
 from app.storage.runs.disk_store import DiskStore
 from tests.integration import asking, served
@@ -227,6 +228,24 @@ async def test_a_paused_run_does_not_ask(asked: asking.Asked) -> None:
     await asked.until(run_id, "waiting")
 
     assert await asked.gates() == [gate]
+
+
+async def test_a_paused_gate_whose_time_is_over_asks_no_more(asked: asking.Asked) -> None:
+    """An answer to the gate of a paused run is refused with what the run will do: ask again, or take the default."""
+    asking.add(asked.project, "timed", {"gate": "ship", "default": "deny", "expires_seconds": 600})
+    run_id = await asked.start("timed")
+    gate = await asked.asks(run_id)
+    await asked.http.post(f"/api/runs/{run_id}/pause")
+    await asked.until(run_id, "paused")
+    early = await asked.answer(gate, "approve")
+    asked.application.gates._clock = clock.FakeClock(clock.instant(gate["expires_at"]))
+    late = await asked.answer(gate, "approve")
+
+    assert early.json()["detail"] == f"the run {run_id} is paused; it asks again when it continues"
+    assert late.json()["detail"] == (
+        f"the run {run_id} is paused; the gate takes its default deny, since its time is over, when it continues"
+    )
+    assert (early.status_code, late.status_code) == (409, 409)
 
 
 async def test_a_resume_from_an_earlier_step_asks_again(asked: asking.Asked) -> None:
