@@ -2,6 +2,7 @@
 
 The files of a run are copied in the order in which a killed process would leave them: projections, control.jsonl,
 steps.jsonl, and then the blobs that the lines refer to. So no file of the copy refers to a line that is missing in it.
+What a step writes elsewhere before its line is copied after all runs, so that no copied line lacks its effect.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ LEFT_OUT = frozenset(
 )
 """Names that are not copied: runs are copied separately, the other files belong to the process or are rebuilt."""
 
-_LATE = (layout.RECEIPTS,)
+_LATE = (layout.ISSUES, layout.AGENT_SESSIONS, layout.AUDIT)  # Folders copied after the runs.
 _MOST_LOOKS = 20
 _PROJECTIONS = (layout.MANIFEST, layout.CACHE, layout.EVENTS)
 
@@ -61,8 +62,8 @@ def write(folder: Path, target: Path, blobs_url: str | None = None) -> Copied:
         blobs_url: Object storage of blobs and logs; None: they are in the folder.
 
     Raises:
-        errors.ConfigurationError: `backup_impossible`, there is no data directory; `store_differs`, blobs are
-            elsewhere; `backup_unwritable`, the target cannot be written.
+        errors.ConfigurationError: `backup_impossible`, there is no data directory, or the target is in it;
+            `store_differs`, blobs are elsewhere; `backup_unwritable`, the target cannot be written.
         errors.Conflict: `file_exists`.
         OSError: a file could not be read.
     """
@@ -94,16 +95,20 @@ def write(folder: Path, target: Path, blobs_url: str | None = None) -> Copied:
 def _fill(archive: tarfile.TarFile, folder: Path, disk: Disk) -> Copied:
     copied = Copied(is_partial=(folder / layout.STORE_MARK).exists())
     for path in _others(folder):
-        with contextlib.suppress(FileNotFoundError):
-            _add(archive, copied, path, _read(folder / path))
+        if not _is_late(path):
+            with contextlib.suppress(FileNotFoundError):
+                _add(archive, copied, path, (folder / path).read_bytes())
     seen: set[str] = set()
     # A run that is new meanwhile may be a child of a copied one.
     while fresh := [run_id for run_id in _run_ids(folder) if run_id not in seen]:
         for run_id in fresh:
             seen.add(run_id)
             _add_run(archive, copied, folder / layout.RUNS / run_id, disk)
-    for path in _receipt_files(folder):
-        _add(archive, copied, path, _known_receipts(_read(folder / path), copied))
+    for path in filter(_is_late, _others(folder)):
+        with contextlib.suppress(FileNotFoundError):
+            content = _lines_of(folder / path) if path.endswith(".jsonl") else (folder / path).read_bytes()
+            is_receipts = path.startswith(f"{layout.SESSIONS}/") and path.endswith(f"/{layout.RECEIPTS}")
+            _add(archive, copied, path, _known_receipts(content, copied) if is_receipts else content)
     end = {"format": FORMAT, "layout": _layout(folder), "written_by": app.__version__, "runs": copied.runs}
     end |= {"files": copied.files, "skipped": copied.skipped}
     _member(archive, END, plain.encode(end) + b"\n")
@@ -129,22 +134,28 @@ def _add_run(archive: tarfile.TarFile, copied: Copied, folder: Path, disk: Disk)
 
 def _others(folder: Path) -> Iterator[str]:
     """Yield all files outside of runs that are replaced as a whole or only grow."""
-    for place, folders, names in os.walk(folder):
-        inner = Path(place).relative_to(folder)
-        if inner == Path("."):
-            folders[:] = [name for name in folders if name not in LEFT_OUT]
-        folders.sort()
-        for name in sorted(names):
-            path = (inner / name).as_posix()
-            plain_file = (folder / path).is_file() and not (folder / path).is_symlink()
-            passing = name.endswith((".new", ".partial")) or path.startswith("index.db")
-            if plain_file and path not in LEFT_OUT and name not in _LATE and not passing:
-                yield path
+    for path in _files(folder, "", frozenset()):
+        passing = path.endswith((".new", ".partial")) or path.startswith("index.db")
+        if (folder / path).is_file() and not passing:
+            yield path
 
 
-def _receipt_files(folder: Path) -> list[str]:
-    found = (folder / layout.SESSIONS).glob(f"*/{layout.RECEIPTS}")
-    return sorted(path.relative_to(folder).as_posix() for path in found)
+def _files(folder: Path, inner: str, above: frozenset[str]) -> Iterator[str]:
+    """Yield the files below an inner folder; links are followed, as the service follows them, except upwards."""
+    place = os.path.realpath(folder / inner)
+    names: list[str] = []
+    if place not in above:
+        with contextlib.suppress(FileNotFoundError):
+            names = sorted(os.listdir(place))
+    for path in (f"{inner}/{name}".removeprefix("/") for name in names):
+        if (folder / path).is_dir() and path not in LEFT_OUT:
+            yield from _files(folder, path, above | {place})
+        elif path not in LEFT_OUT:
+            yield path
+
+
+def _is_late(path: str) -> bool:
+    return path.startswith(tuple(f"{place}/" for place in _LATE))
 
 
 def _run(folder: Path, disk: Disk) -> dict[str, bytes] | None:
@@ -152,7 +163,7 @@ def _run(folder: Path, disk: Disk) -> dict[str, bytes] | None:
     files: dict[str, bytes] = {}
     for name in _PROJECTIONS:
         with contextlib.suppress(FileNotFoundError):
-            files[name] = _read(folder / name)
+            files[name] = _lines_of(folder / name) if name == layout.EVENTS else (folder / name).read_bytes()
     if (folder / layout.START).is_file():
         journals = _journals(folder)
         if journals is None:
@@ -165,7 +176,7 @@ def _run(folder: Path, disk: Disk) -> dict[str, bytes] | None:
             inner = path.relative_to(folder).as_posix()
             if inner not in files and not name.endswith(".new") and path.is_file() and not path.is_symlink():
                 with contextlib.suppress(FileNotFoundError):
-                    files[inner] = _read(path)
+                    files[inner] = path.read_bytes()
     if isinstance(disk, ObjectDisk):
         for kind in (layout.BLOBS, layout.LOGS):
             for name in disk.names(f"{layout.RUNS}/{folder.name}/{kind}"):
@@ -179,9 +190,9 @@ def _run(folder: Path, disk: Disk) -> dict[str, bytes] | None:
 def _journals(folder: Path) -> dict[str, bytes] | None:
     with contextlib.suppress(FileNotFoundError):
         for _ in range(_MOST_LOOKS):
-            control = _read(folder / layout.CONTROL)
-            steps = _read(folder / layout.STEPS)
-            if not _has_ended(control) or _read(folder / layout.CONTROL) == control:
+            control = _lines_of(folder / layout.CONTROL)
+            steps = _lines_of(folder / layout.STEPS)
+            if not _has_ended(control) or _lines_of(folder / layout.CONTROL) == control:
                 # Steps of an ended run can grow only after a line that records a resume.
                 start = (folder / layout.START).read_bytes()
                 return {layout.START: start, layout.CONTROL: control, layout.STEPS: steps}
@@ -204,10 +215,10 @@ def _lines(content: bytes) -> Iterator[dict[str, Any]]:
                 yield fields
 
 
-def _read(path: Path) -> bytes:
-    content = path.read_bytes()
+def _lines_of(path: Path) -> bytes:
     # The last line of an append-only file may be incomplete.
-    return content[: content.rfind(b"\n") + 1] if path.suffix == ".jsonl" else content
+    content = path.read_bytes()
+    return content[: content.rfind(b"\n") + 1]
 
 
 def _receipts_of(steps: bytes) -> set[str]:
@@ -253,6 +264,9 @@ def _refuse_unsuited(folder: Path, target: Path) -> None:
     if not (folder / layout.RUNS).is_dir():
         message = f"{folder} contains no runs; name the project with --project"
         raise errors.ConfigurationError(message, code="backup_impossible")
+    if target.resolve().is_relative_to(folder.resolve()):
+        message = f"{target} is inside of {folder}, which every later backup would copy; name a file in another folder"
+        raise errors.ConfigurationError(message, code="backup_impossible", detail={"file": str(target)})
     if target.exists():
         ending = "".join(target.suffixes)
         dated = f"{target.name.removesuffix(ending)}-$(date +%F){ending}"

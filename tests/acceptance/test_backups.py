@@ -247,6 +247,75 @@ def test_an_archive_never_takes_the_memory_that_it_asks_for(tmp_path: Path) -> N
     assert most < 8 << 20
 
 
+def copied_files(folder: Path, file: Path) -> dict[str, bytes]:
+    """Back a data directory up and return the files of the copy, in their order."""
+    backup.write(folder, file)
+    with tarfile.open(file) as archive:
+        members = {member.name: archive.extractfile(member) for member in archive}
+        found = {name: content.read() for name, content in members.items() if content is not None}
+    return {name: content for name, content in found.items() if name != backup.END}
+
+
+def data_of(tmp_path: Path, *names: str, content: str = "{}\n") -> Path:
+    """Return a data directory with these files."""
+    folder = tmp_path / "data"
+    for name in ("runs/.none", *names):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    return folder
+
+
+def test_what_a_step_writes_before_its_line_is_copied_after_it(tmp_path: Path) -> None:
+    """Issues, conversations and proofs are copied after the runs, whose lines may be newer than a first look."""
+    effects = ("issues/i.json", "sessions/agents/a/session.json", "audit/orders.jsonl")
+    effects += ("audit/sessions/s/tool_receipts.jsonl",)
+    folder = data_of(tmp_path, *effects, "sessions/sp_1/plan.json", "triggers/t.json", "runs/one/run.json")
+    names = list(copied_files(folder, tmp_path / "backup.tar.gz"))
+
+    assert sorted(names[-4:]) == sorted(effects)
+    assert names[-5] == "runs/one/run.json"
+
+
+def test_only_files_that_grow_are_cut_at_their_last_line(tmp_path: Path) -> None:
+    """Files of people and of recipes keep a last line without a newline; a journal loses one that is not whole yet."""
+    kept = ("replies.jsonl", "runs/one/artifacts/steps.jsonl")
+    folder = data_of(tmp_path, *kept, "audit/orders.jsonl", "runs/one/events.jsonl", content="first\nlast")
+    found = copied_files(folder, tmp_path / "backup.tar.gz")
+
+    assert {name for name, content in found.items() if content == b"first\nlast"} == set(kept)
+    assert {content for name, content in found.items() if name not in kept} == {b"first\n"}
+
+
+def test_links_are_copied_as_what_they_lead_to(tmp_path: Path) -> None:
+    """Files and folders behind links are in the copy, and links that lead upwards are not followed."""
+    folder = data_of(tmp_path, "prompts/p.md")
+    (tmp_path / "shared" / "recipes").mkdir(parents=True)
+    (tmp_path / "shared" / "recipes" / "one.json").write_text("{}\n")
+    (tmp_path / "shared" / "agents.json").write_text("{}\n")
+    for name, target in (("recipes", "shared/recipes"), ("agents.json", "shared/agents.json")):
+        (folder / name).symlink_to(tmp_path / target)
+    (folder / "gone.json").symlink_to(tmp_path / "gone.json")
+    (tmp_path / "shared" / "recipes" / "up").symlink_to(folder)
+    (folder / "prompts" / "recipes").symlink_to("../recipes")
+    (tmp_path / "shared" / "recipes" / "prompts").symlink_to(folder / "prompts")
+    found = copied_files(folder, tmp_path / "backup.tar.gz")
+    once = {"agents.json", "prompts/p.md", "recipes/one.json"}
+
+    assert set(found) == once | {"recipes/prompts/p.md", "prompts/recipes/one.json"}
+    assert restoring.read(tmp_path / "backup.tar.gz", tmp_path / "restored")["files"] == len(found)
+
+
+def test_a_backup_within_its_own_folder_is_refused(tmp_path: Path) -> None:
+    """A backup in the data directory would be in each later one; it is refused, also behind a link."""
+    folder = data_of(tmp_path)
+    (tmp_path / "link").symlink_to(folder)
+    for target in (folder / "a.tar.gz", tmp_path / "link" / "a.tar.gz"):
+        with pytest.raises(errors.ConfigurationError, match="is inside of") as refused:
+            backup.write(folder, target)
+        assert refused.value.code == "backup_impossible"
+    assert not (folder / "a.tar.gz").exists()
+
+
 def test_a_backup_without_files_is_an_empty_folder(tmp_path: Path) -> None:
     """A data directory without files is restored, with rights for its owner only."""
     (tmp_path / "data" / "runs").mkdir(parents=True)
