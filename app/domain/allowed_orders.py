@@ -11,6 +11,7 @@ from app.domain.states import RunState
 
 Order: TypeAlias = Literal["pause", "unpause", "cancel", "resume", "fork", "delete"]
 
+FOREIGN = "it is from another data directory, and a resume takes it over"
 _CORRUPT = "journal_corrupt"
 _ENDED = "it has ended"
 _UNENDED = "it has not ended"
@@ -23,8 +24,9 @@ def refusals(view: views.RunView) -> dict[Order, str | None]:
         return dict.fromkeys(("pause", "unpause", "cancel", "resume", "fork", "delete"), unreadable)
     status, ended = view.status, view.status.finished
     damaged = "its journal is damaged; repair it first" if (view.error or {}).get("code") == _CORRUPT else None
+    foreign = FOREIGN if view.foreign else None
     return {
-        "pause": _ENDED if ended else "it is paused already" if status is RunState.PAUSED else None,
+        "pause": _ENDED if ended else "it is paused already" if status is RunState.PAUSED else foreign,
         "unpause": None if status is RunState.PAUSED else "it is not paused",
         "cancel": _ENDED if ended else None,
         "resume": damaged or _resume(view),
@@ -37,9 +39,9 @@ def _resume(view: views.RunView) -> str | None:
     if view.status is RunState.DONE:
         return "it is done; fork it, or start it again"
     if not view.status.finished:
-        # One that another process executed is taken over.
+        # One that another process or data directory executed is taken over.
         why = "it is unpaused instead" if view.status is RunState.PAUSED else _UNENDED
-        return why if view.start.owner == "service" else None
+        return why if view.start.owner == "service" and not view.foreign else None
     if view.status is RunState.FAILED and (key := denied_at(view)) is not None:
         return f"the gate {key!r} was denied, which is final; start it again, or fork it at a step before"
     child = failed_child(view) if view.status is RunState.FAILED else None

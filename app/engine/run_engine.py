@@ -266,7 +266,6 @@ class RunEngine(RunAdmission, RunOrders, RunViews, RunChanges, Protocol):
         """Return the service that keeps calls of agents within limits and budgets; None: calls are not limited."""
 
 
-FOREIGN = "it is from another data directory, and a resume takes it over"
 _TAKES = {
     "cancel": "only an unfinished run is cancelled",
     "pause": "only a pending, running or waiting run is paused",

@@ -223,9 +223,13 @@ class Explanations:
 
     async def _elsewhere(self, run_id: str, view: views.RunView) -> list[Cause]:
         """Return why this process does not execute a run."""
+        act = f"control-room runs resume {run_id}"
+        if view.foreign:
+            text = "Nothing executes it: it is from another data directory, and a resume takes it over"
+            return [_cause(run_id, "not_executed", text, None, act=act)]
         if self._engine.elsewhere:
             return []
-        service, act = self._surroundings.service(), f"control-room runs resume {run_id}"
+        service = self._surroundings.service()
         if view.start.owner != "service":
             if is_executed := self._surroundings.is_executed(run_id):
                 return []
@@ -283,7 +287,9 @@ class Explanations:
             if ahead is not None:
                 found[0] = step_causes.behind_call(first, ahead, view.start.created_at)
                 behind = ahead.run_id if ahead.run_id != run_id else None
-        if first.kind == "gate":
+        if first.kind == "gate" and view.foreign:
+            found[0] = dataclasses.replace(first, act=None)
+        elif first.kind == "gate":
             # An answer to it continues the run in any process.
             before = [cause for cause in before if cause.kind not in ("not_executed", "recovering")]
             wait = next(wait for wait in waits if wait.key == first.key)

@@ -30,7 +30,7 @@ async def read(
     loaded = await store.read(run_id)
     driver, read_blob = drivers.get(loaded.start.dialect), functools.partial(store.read_blob, run_id)
     view = await dry_replay.review(loaded, driver, read_blob, elsewhere=True, dry_replays=dry_replays)
-    view = await _parked(store, run_id, view)
+    view = await _as_listed(store, run_id, view)
     if engine.elsewhere:
         return await _pausing(store, run_id, view)
     # A run that waits for people does so whether a process has it or not; any other open step was only cut off.
@@ -68,12 +68,17 @@ def of_row(row: stores.RunSummary, error: errors.ControlRoomError | errors.Unrea
     )
 
 
-async def _parked(store: stores.RunStore, run_id: str, view: views.RunView) -> views.RunView:
+async def _as_listed(store: stores.RunStore, run_id: str, view: views.RunView) -> views.RunView:
     # A fault parks a run without a journal line, so that another version, or the same one after the fault, continues
     # it. Only the process that did so had it in memory.
     # A copied folder is listed under its own name, which its start does not have.
     paused = states.RunState.PAUSED
-    if view.status.finished or view.status is paused or (await store.summary(run_id)).status != paused:
+    if view.status.finished:
+        return view
+    row = await store.summary(run_id)
+    if row.owner == "foreign":
+        view = dataclasses.replace(view, foreign=True)
+    if view.status is paused or row.status != paused:
         return view
     manifest = (await store.read_snapshots(run_id)).get("run.json")
     kept = manifest if isinstance(manifest, dict) and manifest.get("status") == paused else {}

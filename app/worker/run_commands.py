@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from app import clock, errors
-from app.domain import authors, decisions, plain, runs, states
+from app.domain import allowed_orders, authors, decisions, plain, runs, states
 from app.domain.authors import Author
 from app.domain.limits import RunLimits
 from app.engine import aio, marking, ports, resuming, run_engine, run_equipment, runner, stores, superseding
@@ -170,7 +170,7 @@ class RunCommands:
             if summary.status == states.RunState.PAUSED:
                 raise _wrong(run_id, summary.status, "pause")
             if summary.owner == "foreign":
-                raise _wrong(run_id, summary.status, "pause", run_engine.FOREIGN)
+                raise _wrong(run_id, summary.status, "pause", allowed_orders.FOREIGN)
             active_run = self._admitted(summary)
         log = await self._active.load_now(active_run)
         try:
@@ -241,7 +241,7 @@ class RunCommands:
     async def _limit(self, run_id: str, limits: RunLimits, author: Author | None) -> states.RunState:
         if (summary := await self._inactive(run_id, "limit")) is not None:
             if summary.owner == "foreign":
-                raise _wrong(run_id, summary.status, "limit", run_engine.FOREIGN)
+                raise _wrong(run_id, summary.status, "limit", allowed_orders.FOREIGN)
             async with self._active.opened(run_id) as log:
                 await marking.limit(log, limits, author, self._reach, self._spending)
                 self._active.changes.note(run_id)

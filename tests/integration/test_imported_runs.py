@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,11 +22,15 @@ STEPS = {
 }
 
 
+def whole(name: str, steps: list[dict[str, str]]) -> dict[str, Any]:
+    """Return a recipe of these steps."""
+    return {"schema": "1.7", "name": name, "description": name, "version": "1.0.0", "steps": steps}
+
+
 async def test_an_imported_parent_continues_its_child(project: Project, tmp_path: Path) -> None:
     """An imported parent finds the child that it had started; runs are not copied while their service runs."""
     for name, steps in STEPS.items():
-        whole = {"schema": "1.7", "name": name, "description": name, "version": "1.0.0", "steps": steps}
-        project.write(f".control-room/recipes/amplifier/{name}.yaml", json.dumps(whole))
+        project.write(f".control-room/recipes/amplifier/{name}.yaml", json.dumps(whole(name, steps)))
     async with served.in_process(project) as service:
         parent = await service.start("parent")
         await service.until(parent, step="below")
@@ -49,3 +54,58 @@ async def test_an_imported_parent_continues_its_child(project: Project, tmp_path
 
     assert sorted(listed) == sorted([parent, child["run_id"]])
     assert (project.root / "first").read_text() == "x\n"
+
+
+GATED = {
+    "schema": "1.7",
+    "name": "gated",
+    "description": "gated",
+    "version": "1.0.0",
+    "stages": [
+        {
+            "name": "one",
+            "steps": [{"id": "first", "type": "bash", "command": "echo x >> first"}],
+            "approval": {"required": True, "prompt": "Go on?"},
+        },
+        {"name": "two", "steps": [{"id": "second", "type": "bash", "command": "echo y >> second"}]},
+    ],
+}
+
+
+async def test_an_imported_run_says_that_a_resume_takes_it_over(project: Project, tmp_path: Path) -> None:
+    """Until a resume, no service executes an imported run: its explanation, orders, and the inbox of gates agree."""
+    project.write(".control-room/recipes/amplifier/gated.yaml", json.dumps(GATED))
+    project.write(".control-room/recipes/amplifier/slow.yaml", json.dumps(whole("slow", STEPS["child"][1:])))
+    async with served.in_process(project) as service:
+        asking, working = await service.start("gated"), await service.start("slow")
+        await service.until(asking, "waiting")
+        await service.until(working, step="second")
+    kept, other = tmp_path / "kept", served.chosen(project, data=Path(".other"))
+    await bootstrap.export_runs(served.chosen(project), [], kept)
+    await bootstrap.import_runs(other, [], kept)
+    async with served.in_process(project, data=Path(".other")) as service:
+        why = {run_id: (await service.http.get(f"/api/runs/{run_id}/why")).json() for run_id in (asking, working)}
+        orders = {run_id: (await service.show(run_id))["orders"] for run_id in (asking, working)}
+        gates = (await service.http.get("/api/gates")).json()
+        of_run = (await service.http.get(f"/api/gates?run_id={asking}")).json()
+        paused = (await service.http.post(f"/api/runs/{working}/pause")).json()["detail"]
+        for run_id in (asking, working):
+            assert (await service.http.post(f"/api/runs/{run_id}/resume", json={})).status_code == 200
+        await service.until(asking, "waiting")
+        [gate] = (await service.http.get("/api/gates")).json()
+        await service.http.post(f"/api/gates/{gate['gate_id']}", json={"decision": "approve"})
+        ended = await service.until(asking, "done", "failed")
+        taken = (await service.show(working))["orders"]
+        await service.http.post(f"/api/runs/{working}/cancel")
+
+    told = "Nothing executes it: it is from another data directory, and a resume takes it over"
+    assert [explained["sentence"].startswith(told) for explained in why.values()] == [True, True], why
+    for run_id, explained in why.items():
+        acts = {cause["act"] for cause in explained["chain"] if cause.get("act")}
+        assert acts == {f"control-room runs resume {run_id}"}
+    assert "at work" not in why[working]["sentence"]
+    assert {refused["resume"] for refused in orders.values()} == {None}
+    assert all(str(refused["pause"]) in paused for refused in orders.values())
+    assert (gates, of_run) == ([], [])
+    assert (ended["status"], (project.root / "first").read_text()) == ("done", "x\n")
+    assert (taken["pause"], taken["resume"]) == (None, "it has not ended")
