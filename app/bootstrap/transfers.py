@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from app import errors, settings
 from app.bootstrap.container import Application, build
@@ -14,9 +15,16 @@ from app.storage import layout
 from app.storage.disk import disk_health, os_disk
 from app.storage.runs import transfer
 
+Refusal: TypeAlias = errors.ControlRoomError | errors.Unreadable
+"""Why a run was not copied."""
 
-async def export_runs(chosen: settings.Settings, run_ids: Collection[str], folder: Path) -> dict[str, bool]:
-    """Copy runs from the store of a project to a folder, and return for each run whether it was new there.
+_REFUSALS = (errors.NotFound, errors.Conflict, errors.JournalCorrupt, errors.Unreadable)
+
+
+async def export_runs(
+    chosen: settings.Settings, run_ids: Collection[str], folder: Path
+) -> Mapping[str, bool | Refusal]:
+    """Copy runs from the store of a project to a folder, and return for each whether it was new, or its refusal.
 
     Args:
         run_ids: The runs; empty: all.
@@ -28,11 +36,13 @@ async def export_runs(chosen: settings.Settings, run_ids: Collection[str], folde
     async with _opened(chosen) as application:
         disk, runs = application.store.checked_disk, application.store.maintenance
         with _held(folder, make=True) as target:
-            return {run_id: await runs.export(run_id, target) for run_id in run_ids or transfer.run_ids(disk)}
+            return await _each(run_ids or transfer.run_ids(disk), lambda run_id: runs.export(run_id, target))
 
 
-async def import_runs(chosen: settings.Settings, run_ids: Collection[str], folder: Path) -> dict[str, bool]:
-    """Copy runs from a folder to the store of a project, and return for each run whether it was new there.
+async def import_runs(
+    chosen: settings.Settings, run_ids: Collection[str], folder: Path
+) -> Mapping[str, bool | Refusal]:
+    """Copy runs from a folder to the store of a project, and return for each whether it was new, or its refusal.
 
     Args:
         run_ids: The runs; empty: all.
@@ -45,7 +55,19 @@ async def import_runs(chosen: settings.Settings, run_ids: Collection[str], folde
         # Read before the store is opened, so that a folder without runs changes nothing.
         found = transfer.run_ids(source)
         async with _opened(chosen) as application:
-            return {run_id: await application.store.maintenance.bring_in(run_id, source) for run_id in run_ids or found}
+            runs = application.store.maintenance
+            return await _each(run_ids or found, lambda run_id: runs.bring_in(run_id, source))
+
+
+async def _each(run_ids: Iterable[str], copy: Callable[[str], Awaitable[bool]]) -> Mapping[str, bool | Refusal]:
+    found: dict[str, bool | Refusal] = {}
+    for run_id in run_ids:
+        try:
+            found[run_id] = await copy(run_id)
+        except _REFUSALS as refusal:
+            # A run that cannot be copied does not keep back the others.
+            found[run_id] = refusal
+    return found
 
 
 def refuse_same(chosen: settings.Settings, folder: Path) -> None:

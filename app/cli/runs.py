@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +21,9 @@ from app.cli import (
 from app.cli.client import Client, JsonObject
 from app.cli.lazy_commands import LazyCommands
 from app.cli.plain_commands import removed, shown
+
+if TYPE_CHECKING:
+    from app.bootstrap import transfers
 
 _MODULES = {
     "resume": "again",
@@ -210,12 +213,18 @@ def import_runs(place: options.Place, as_json: bool, run_ids: tuple[str, ...], f
     return _copied(interruption.run(bootstrap.import_runs(place.settings(), run_ids, folder)), as_json)
 
 
-def _copied(found: Mapping[str, bool], as_json: bool) -> int:
+def _copied(found: Mapping[str, bool | transfers.Refusal], as_json: bool) -> int:
+    refused = {run_id: refusal for run_id, refusal in found.items() if not isinstance(refusal, bool)}
     if as_json:
-        terminal.say_json([{"run_id": run_id, "copied": is_new} for run_id, is_new in found.items()])
+        reasons = {run_id: {"error": refusal.to_json()} for run_id, refusal in refused.items()}
+        terminal.say_json([{"run_id": each, "copied": found[each] is True} | reasons.get(each, {}) for each in found])
     else:
-        terminal.say(f"{sum(found.values())} runs copied, {len(found) - sum(found.values())} were there already")
-    return exit_codes.ExitCode.DONE
+        for refusal in refused.values():
+            terminal.warn(*exit_codes.sentences(refusal))
+        copied = sum(each is True for each in found.values())
+        there = f"{copied} runs copied, {len(found) - copied - len(refused)} were there already"
+        terminal.say(f"{there}, {len(refused)} could not be copied" if refused else there)
+    return next(map(exit_codes.of_error, refused.values()), exit_codes.ExitCode.DONE)
 
 
 async def _followed(client: Client, run_id: str, name: str) -> int:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app import bootstrap, errors
+from tests.acceptance import programs
 from tests.integration import served
 from tests.integration.project import Project
 
@@ -109,3 +111,43 @@ async def test_an_imported_run_says_that_a_resume_takes_it_over(project: Project
     assert (gates, of_run) == ([], [])
     assert (ended["status"], (project.root / "first").read_text()) == ("done", "x\n")
     assert (taken["pause"], taken["resume"]) == (None, "it has not ended")
+
+
+def codes_of(outcomes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return for each run whether it is new, or the code of its refusal."""
+    return {run_id: getattr(outcome, "code", outcome) for run_id, outcome in outcomes.items()}
+
+
+async def test_a_run_that_cannot_be_copied_does_not_keep_back_the_others(project: Project, tmp_path: Path) -> None:
+    """A damaged run, a folder written by hand and a run that differs are named; all others are copied, also later."""
+    async with served.in_process(project) as service:
+        damaged, *sound = [(await service.run("quick"))["run_id"] for _ in range(3)]
+    steps, kept = project.root / ".control-room" / "runs" / damaged / "steps.jsonl", tmp_path / "kept"
+    steps.write_bytes(steps.read_bytes().replace(b'"key"', b'"kez"'))
+    project.write(".control-room/runs/by_hand/run.json", json.dumps({"run_id": "by_hand", "status": "done"}))
+    exported = await bootstrap.export_runs(served.chosen(project), [], kept)
+    (kept / "runs" / "unstarted").mkdir()
+    other = served.chosen(project, data=Path(".other"))
+    first = await bootstrap.import_runs(other, [], kept)
+    (project.root / ".other" / "runs" / sound[0] / "control.jsonl").write_text("")
+    again = await bootstrap.import_runs(other, [], kept)
+
+    copied = dict.fromkeys(sound, True)
+    assert codes_of(exported) == copied | {damaged: "journal_corrupt", "by_hand": "transfer_refused"}
+    assert codes_of(first) == copied | {"unstarted": "transfer_refused"}
+    assert codes_of(again) == {"unstarted": "transfer_refused", sound[0]: "run_exists", sound[1]: False}
+
+
+def test_a_copy_reports_each_run(project: Project, tmp_path: Path) -> None:
+    """The command names the runs that are not copied, counts all, and ends with the code of the first refusal."""
+    folder = tmp_path / "kept"
+    (folder / "runs" / "by_hand").mkdir(parents=True)
+    ended = programs.control_room("runs", "import", folder, "--project", project.root, code=1)
+    asked = programs.asked("runs", "import", folder, "--project", project.root, "none", "by_hand", code=4)
+
+    assert "0 runs copied, 0 were there already, 1 could not be copied" in ended.stdout
+    assert "run by_hand has no start.json" in ended.stderr
+    assert [(each["copied"], each["error"]["code"]) for each in asked] == [
+        (False, "run_not_found"),
+        (False, "transfer_refused"),
+    ]

@@ -35,17 +35,24 @@ def copy(source: Disk, target: Disk, run_id: str, reach: Callable[[str], None]) 
     The copy is built aside and moved into place at once, so that an interrupted one can be repeated.
 
     Raises:
-        errors.NotFound: the run does not exist, or was written by hand and never started.
+        errors.NotFound: the run does not exist.
         errors.JournalCorrupt: the run is damaged.
-        errors.Conflict: `run_exists`, the target has another run with that id.
+        errors.Conflict: `run_exists`, the target has another run with that id; `transfer_refused`, the folder was
+            written by hand and never started.
         OSError: a file could not be read or written.
     """
     folder, fresh = layout.run_folder(run_id), layout.new_folder(run_id)
-    authority.read(source, run_id, deep=True).loaded()
+    try:
+        authority.read(source, run_id, deep=True).loaded()
+    except errors.NotFound:
+        if not source.has_folder(folder):
+            raise
+        message = f"run {run_id} has no start.json: its folder was written by hand, or is empty; copy it as a folder"
+        raise errors.Conflict(message, code="transfer_refused", detail={"run_id": run_id}) from None
     if target.has_folder(folder):
         if all(_content(source, f"{folder}/{name}") == _content(target, f"{folder}/{name}") for name in _AUTHORITY):
             return False
-        message = f"there is another run {run_id} already"
+        message = f"there is another run {run_id} already, or it has continued since it was copied; it stays as it is"
         raise errors.Conflict(message, code="run_exists", detail={"run_id": run_id})
     if target.has_folder(fresh):
         target.remove_tree(fresh)
