@@ -12,8 +12,9 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Self
 
-from app import errors
+from app import clock, errors
 from app.storage import backup, layout, layout_version
+from app.storage.data_directory import DataDirectory
 from app.storage.disk import disk_health, os_disk
 
 _PREFIX = ".restoring-"
@@ -49,7 +50,10 @@ def read(source: Path, folder: Path) -> dict[str, Any]:
         OSError: a file could not be read or written.
     """
     if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
-        message = f"{folder} is not empty; restore into another project, or move that folder away first"
+        service = DataDirectory(folder, clock=clock.SystemClock(), ids=clock.RandomIds()).service()
+        # A service would write into whatever has the name of its folder.
+        first = "" if service is None else f"stop its service (process {service['pid']}) and "
+        message = f"{folder} is not empty; restore into another project, or {first}move that folder away first"
         raise errors.Conflict(message, code="restore_not_empty", detail={"folder": str(folder)})
     try:
         source.open("rb").close()

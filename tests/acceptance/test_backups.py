@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from app import errors
-from app.storage import backup, restoring
+from app import clock, errors
+from app.storage import backup, data_directory, restoring
 from tests.acceptance import programs
 
 DYING = """
@@ -350,11 +351,15 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     before = file.read_bytes()
     again = programs.control_room("backup", file, project=project, code=None)
     over = programs.control_room("restore", file, project=project, code=None)
+    lock = data_directory.DataDirectory(project.data, clock=clock.SystemClock(), ids=clock.RandomIds()).lock_service()
+    under = programs.control_room("restore", file, project=project, code=None)
+    lock.release()
 
     assert again.returncode != 0
     assert "choose another name, e.g. one-$(date +%F).tar.gz" in again.stderr
     assert over.returncode != 0
-    assert "is not empty" in over.stderr
+    assert "is not empty; restore into another project, or move that folder away first" in over.stderr
+    assert f"or stop its service (process {os.getpid()}) and move that folder away first" in under.stderr
     assert file.read_bytes() == before
     assert file.stat().st_mode & 0o777 == 0o600
 
