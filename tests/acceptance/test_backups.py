@@ -268,8 +268,8 @@ def data_of(tmp_path: Path, *names: str, content: str = "{}\n") -> Path:
 
 def test_what_a_step_writes_before_its_line_is_copied_after_it(tmp_path: Path) -> None:
     """Issues, conversations and proofs are copied after the runs, whose lines may be newer than a first look."""
-    effects = ("issues/i.json", "sessions/agents/a/session.json", "audit/orders.jsonl")
-    effects += ("audit/sessions/s/tool_receipts.jsonl",)
+    conversation, receipts = "sessions/agents/a/session.json", "audit/sessions/s/tool_receipts.jsonl"
+    effects = ("issues/i.json", conversation, "audit/orders.jsonl", receipts)
     folder = data_of(tmp_path, *effects, "sessions/sp_1/plan.json", "triggers/t.json", "runs/one/run.json")
     names = list(copied_files(folder, tmp_path / "backup.tar.gz"))
 
