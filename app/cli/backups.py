@@ -32,6 +32,8 @@ def backup(place: options.Place, as_json: bool, file: Path) -> int:
         terminal.say(printable.one_line(f"{copied.runs} runs, {copied.files} files in {file}{skipped}"))
         if copied.is_partial:
             terminal.say("The runs are in a database. Back it up, too: pg_dump --schema=control_room")
+            if project.blobs_url:
+                terminal.say(f"Their blobs are in {project.blobs_url}. Copy that place after the dump")
     return exit_codes.ExitCode.DONE
 
 
@@ -44,10 +46,12 @@ def restore(place: options.Place, as_json: bool, file: Path) -> int:
     from app.storage import restoring
 
     found = restoring.read(file, place.settings().project.data_directory)
+    # Runs in a database are verified there, which may be away.
+    if not as_json:
+        terminal.say(f"{printable.counted(found['runs'], 'run')}, {printable.counted(found['files'], 'file')} restored")
     report = place.work(verify_everything, Access.READ)
     if as_json:
         terminal.say_json({"runs": found["runs"], "files": found["files"], "verification": report})
     else:
-        terminal.say(f"{printable.counted(found['runs'], 'run')}, {printable.counted(found['files'], 'file')} restored")
         terminal.say(report_of(report))
     return exit_codes.ExitCode.DONE if report["ok"] else exit_codes.ExitCode.FAILED

@@ -31,9 +31,7 @@ from app.storage.objects.disk import ObjectDisk
 FORMAT = 1  # Format of the files that this program writes and reads.
 END = "backup.json"  # Last member of a backup; without it the file was cut off.
 
-LEFT_OUT = frozenset(
-    {layout.RUNS, layout.COMMITS, "processes", "service.json", "index.db", layout.STORE_MARK, layout.BLOBS_MARK}
-)
+LEFT_OUT = frozenset({layout.RUNS, layout.COMMITS, "processes", "service.json", "index.db", layout.BLOBS_MARK})
 """Names that are not copied: runs are copied separately, the other files belong to the process or are rebuilt."""
 
 _LATE = (layout.ISSUES, layout.AGENT_SESSIONS, layout.AUDIT)  # Folders copied after the runs.
@@ -59,7 +57,8 @@ def write(folder: Path, target: Path, blobs_url: str | None = None) -> Copied:
     """Copy a data directory into a file that appears only once it is complete; blobs in object storage are included.
 
     Args:
-        blobs_url: Object storage of blobs and logs; None: they are in the folder.
+        blobs_url: Object storage of blobs and logs; None: they are in the folder. That of runs in a database belongs to
+            the database, and is not read.
 
     Raises:
         errors.ConfigurationError: `backup_impossible`, there is no data directory, or the target is in it;
@@ -68,8 +67,10 @@ def write(folder: Path, target: Path, blobs_url: str | None = None) -> Copied:
         OSError: a file could not be read.
     """
     _refuse_unsuited(folder, target)
-    identity = DataDirectory(folder, clock=clock.SystemClock(), ids=clock.RandomIds()).read_identity()
-    disk = mark.opened(OsDisk(folder), mark.Target(url=blobs_url, looks_only=True), identity)
+    disk: Disk = OsDisk(folder)
+    if not (folder / layout.STORE_MARK).exists():
+        identity = DataDirectory(folder, clock=clock.SystemClock(), ids=clock.RandomIds()).read_identity()
+        disk = mark.opened(disk, mark.Target(url=blobs_url, looks_only=True), identity)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         with partial.open("xb") as file:

@@ -303,24 +303,36 @@ async def test_a_damaged_run_is_not_imported(project: Project, url: str, tmp_pat
 async def test_a_dump_and_a_backup_are_restored_and_verified(
     project: Project, url: str, postgres: Postgres, tmp_path: Path
 ) -> None:
-    """A dump of a working service and a backup of the data directory restore a project that passes verification."""
+    """A dump of a working service, its bucket and a backup of the data directory restore a project that is sound."""
+    pytest.importorskip("obstore", reason="the extra objects is not installed")
     dump, file, other = tmp_path / "runs.sql", tmp_path / "data.tar.gz", Project(tmp_path / "other")
     shutil.rmtree(other.data)
-    async with served.in_process(project, store_url=url) as service:
+    bucket, bucket_again = tmp_path / "bucket", tmp_path / "bucket_again"
+    bucket.mkdir()
+    blobs = {"CONTROL_ROOM_BLOBS_URL": f"file://{bucket}"}
+    async with served.in_process(project, store_url=url, blobs_url=f"file://{bucket}") as service:
         run_id = (await service.run("quick"))["run_id"]
         dumped = postgres.program("pg_dump", f"--dbname={url}", "--schema=control_room", f"--file={dump}")
-        copied = command(project, "backup", str(file), url=url)
-    again = postgres.new_database("restored")
+        copied = command(project, "backup", str(file), url=url, **blobs)
+    shutil.copytree(bucket, bucket_again)
+    again, blobs = postgres.new_database("restored"), {"CONTROL_ROOM_BLOBS_URL": f"file://{bucket_again}"}
     loaded = postgres.program("psql", "--quiet", "--set=ON_ERROR_STOP=1", f"--dbname={again}", f"--file={dump}")
-    restored = command(other, "restore", str(file), "--json", url=again)
-    shown = command(other, "runs", "show", run_id, "--json", url=again)
+    restored = command(other, "restore", str(file), "--json", url=again, **blobs)
+    shown = command(other, "runs", "show", run_id, "--json", url=again, **blobs)
+    third = Project(tmp_path / "third")
+    shutil.rmtree(third.data)
+    without = command(third, "restore", str(file), url=None)
+    listed = command(third, "runs", "list", url=None)
 
     assert (dumped.returncode, loaded.returncode) == (0, 0), dumped.stderr + loaded.stderr
     assert copied.returncode == 0, copied.stderr
     assert "pg_dump --schema=control_room" in copied.stdout
+    assert f"Their blobs are in file://{bucket}" in copied.stdout
     assert restored.returncode == 0, restored.stderr + restored.stdout
     assert json.loads(restored.stdout)["verification"]["ok"]
     assert json.loads(shown.stdout)["status"] == "done"
+    # Keys are in the database, too: without it a service would accept every local client.
+    assert [(ended.returncode, "store_differs" in ended.stderr) for ended in (without, listed)] == [(5, True)] * 2
 
 
 async def test_files_of_a_machine_are_taken_over_by_the_store(project: Project, url: str) -> None:
