@@ -27,6 +27,7 @@ from app.storage.disk.disk_port import Disk
 from app.storage.disk.os_disk import OsDisk, sync
 from app.storage.objects import mark
 from app.storage.objects.disk import ObjectDisk
+from app.storage.runs import commit_log_lock
 
 FORMAT = 1  # Format of the files that this program writes and reads.
 END = "backup.json"  # Last member of a backup; without it the file was cut off.
@@ -63,7 +64,7 @@ def write(folder: Path, target: Path, blobs_url: str | None = None) -> Copied:
     Raises:
         errors.ConfigurationError: `backup_impossible`, there is no data directory, or the target is in it;
             `store_differs`, blobs are elsewhere; `backup_unwritable`, the target cannot be written.
-        errors.Conflict: `file_exists`.
+        errors.Conflict: `file_exists`; `source_in_use`, lines of the runs are only in the commit log.
         OSError: a file could not be read.
     """
     _refuse_unsuited(folder, target)
@@ -265,6 +266,7 @@ def _refuse_unsuited(folder: Path, target: Path) -> None:
     if not (folder / layout.RUNS).is_dir():
         message = f"{folder} contains no runs; name the project with --project"
         raise errors.ConfigurationError(message, code="backup_impossible")
+    commit_log_lock.refuse_unrecovered(OsDisk(folder), str(folder))
     if target.resolve().is_relative_to(folder.resolve()):
         message = f"{target} is inside of {folder}, which every later backup would copy; name a file in another folder"
         raise errors.ConfigurationError(message, code="backup_impossible", detail={"file": str(target)})

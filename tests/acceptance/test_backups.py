@@ -18,6 +18,8 @@ import pytest
 
 from app import clock, errors
 from app.storage import backup, data_directory, restoring
+from app.storage.disk import os_disk
+from app.storage.journal import commit_records
 from tests.acceptance import programs
 
 DYING = """
@@ -315,6 +317,24 @@ def test_a_backup_within_its_own_folder_is_refused(tmp_path: Path) -> None:
             backup.write(folder, target)
         assert refused.value.code == "backup_impossible"
     assert not (folder / "a.tar.gz").exists()
+
+
+def test_a_backup_waits_for_the_recovery_after_a_power_cut(tmp_path: Path) -> None:
+    """Lines that only the commit log has cannot be copied, so the backup is refused until a service has started."""
+    folder, file = data_of(tmp_path), tmp_path / "backup.tar.gz"
+    log = folder / "commits" / "1.log"
+    log.parent.mkdir()
+    log.write_bytes(commit_records.head("an earlier boot"))
+    with pytest.raises(errors.Conflict, match="start the service once") as refused:
+        backup.write(folder, file)
+    lock = os_disk.lock(str(log.parent))
+    assert lock is not None
+    backup.write(folder, tmp_path / "during.tar.gz")
+    lock.release()
+    log.write_bytes(commit_records.head(os_disk.OsDisk(folder).boot_id()))
+    backup.write(folder, file)
+
+    assert refused.value.code == "source_in_use"
 
 
 def test_a_backup_without_files_is_an_empty_folder(tmp_path: Path) -> None:

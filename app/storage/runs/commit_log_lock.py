@@ -8,6 +8,7 @@ from app import clock, errors
 from app.storage import layout
 from app.storage.disk import disk_health
 from app.storage.disk.disk_port import Disk, Lock
+from app.storage.journal import commit_records
 from app.storage.runs import commit_recovery
 from app.storage.storage_context import StorageContext
 
@@ -79,6 +80,37 @@ class CommitLogLock:
         _release(self._runs)
         _release(self._log)
         self._runs = self._log = None
+
+
+def refuse_unrecovered(files: Disk, folder: str) -> None:
+    """Refuse to copy runs whose files may lack lines of the log, because no process has recovered from it yet.
+
+    Raises:
+        errors.Conflict: `source_in_use`.
+    """
+    if _is_recovery_due(files):
+        message = (
+            f"the machine went down while a service worked on {folder}, and lines of its runs may be only in its"
+            " commit log; start the service once, then repeat the command"
+        )
+        raise errors.Conflict(message, code="source_in_use", detail={"folder": folder})
+
+
+def _is_recovery_due(files: Disk) -> bool:
+    if not files.has_folder(layout.COMMITS):
+        return False
+    # While the runs are locked, no process that starts meets the lock of the log, which it tries only once.
+    runs = files.lock(layout.RUNS, wait=True)
+    try:
+        log = files.lock(layout.COMMITS)
+        if log is None:
+            return False
+        log.release()
+        contents = {segment: files.read(segment) for segment in commit_recovery.segments_of(files)}
+        boots = (commit_records.read(content)[0] for content in contents.values() if content)
+        return any(map(commit_records.is_kept, contents)) or any(boot != files.boot_id() for boot in boots)
+    finally:
+        _release(runs)
 
 
 def _release(lock: Lock | None) -> None:

@@ -62,7 +62,7 @@ def recover(files: Disk, reach: Callable[[str], None], now: str) -> Recovered:
     Raises:
         OSError: the log or a file could not be read, written or synced.
     """
-    segments = _segments(files)
+    segments = segments_of(files)
     if not segments:
         return Recovered()
     try:
@@ -89,7 +89,7 @@ def restore(files: Disk, run_id: str, now: str) -> None:
     Raises:
         errors.Unreadable: a file of the run or of the log cannot be read yet.
     """
-    found = _logged_in(files, _segments(files)).get(run_id)
+    found = _logged_in(files, segments_of(files)).get(run_id)
     if found is None:
         return
     _restore(files, run_id, found, deleted=run_id in deletion.put_away_ids(files))
@@ -111,7 +111,8 @@ def drop(files: Disk, segments: Iterable[str], reach: Callable[[str], None]) -> 
     files.sync_folder(layout.COMMITS)
 
 
-def _segments(files: Disk) -> list[str]:
+def segments_of(files: Disk) -> list[str]:
+    """Return the segments of the log, the oldest first."""
     names = sorted(filter(commit_records.number, files.names(layout.COMMITS)), key=commit_records.number)
     return [f"{layout.COMMITS}/{name}" for name in names]
 
@@ -121,7 +122,7 @@ def _keep(files: Disk, segments: list[str]) -> list[str]:
         if not commit_records.is_kept(segment):
             files.rename(segment, commit_records.kept(segment))
     files.sync_folder(layout.COMMITS)
-    return _segments(files)
+    return segments_of(files)
 
 
 def _restored(files: Disk, segments: list[str], reach: Callable[[str], None]) -> dict[str, _LoggedRun]:
