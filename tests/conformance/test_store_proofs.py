@@ -94,6 +94,18 @@ async def test_the_journal_knows_better(harness: StoreHarness, changed: dict[str
     assert caught.value.code == "receipt_altered"
 
 
+@pytest.mark.parametrize("changed", [{}, {"key": "z"}, {"tool": "other"}, {"args": {"q": "z"}}])
+async def test_a_verification_compares_receipts_with_journals(harness: StoreHarness, changed: dict[str, Any]) -> None:
+    """A verification reports a receipt that differs from its journal, as the proof of the single receipt does."""
+    await proven(harness)
+    rewrite(harness, lambda receipt: receipt | changed)
+    (report,) = (await harness.store.maintenance.verify_page("receipts/", 1)).reports
+
+    (file,) = report["files"]
+    assert (report["state"], file["line"]) == (("damaged", 1) if changed else ("sound", None))
+    assert ("says something else than the journal" in str(file["reason"])) is bool(changed)
+
+
 async def test_a_receipt_cannot_move_to_another_session(harness: StoreHarness) -> None:
     """A receipt line that names another session, or was added to another session's file, is refused."""
     await proven(harness)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -18,6 +19,7 @@ from app.storage.runs import authority, blobs
 
 _ID = re.compile(rb'"receipt_id"\s*:\s*"([^"\\]{1,80})"')
 _LINE_BYTES = 64 * 1024
+_RUNS_AT_ONCE = 8  # Journals kept in memory during a check; runs of a session may take turns.
 _RECORDED = ("session_id", "run_id", "key", "tool", "args", "sha256")
 
 
@@ -120,18 +122,23 @@ def flaw(files: Disk, receipt: Mapping[str, Any], filed_under: str) -> str | Non
     if _hash(receipt.get("payload")) != receipt.get("sha256"):
         return "holds another payload than its hash says"
     try:
-        made = _recorded(files, str(receipt.get("run_id")), receipt["receipt_id"])
+        made = _recorded(files, receipt, lambda run_id: authority.read(files, run_id))
     except (errors.NotFound, errors.JournalCorrupt):
         return None
-    if made is None:
-        return "is not in the journal of its run"
+    return "is not in the journal of its run" if made is None else _difference(receipt, made)
+
+
+def _difference(receipt: Mapping[str, Any], made: Mapping[str, plain.Json]) -> str | None:
     differs = any(made[name] != receipt.get(name) for name in _RECORDED)
     return "says something else than the journal of its run" if differs else None
 
 
 def check(files: Disk, name: str) -> tuple[int, int | None, str | None]:
-    """Return the number of receipts in a session folder's file, and its first bad line with the reason."""
-    count = 0
+    """Return the number of receipts in a session folder's file, and its first bad line with the reason.
+
+    A receipt that the journal of its run lacks is sound: a repair cuts lines off, and their receipts outlive them.
+    """
+    count, read = 0, functools.lru_cache(maxsize=_RUNS_AT_ONCE)(lambda run_id: authority.read(files, run_id))
     for count, (_, line) in enumerate(_lines(files.read(f"{layout.SESSIONS}/{name}/{layout.RECEIPTS}")), start=1):
         receipt = _parsed(line)
         if receipt is None:
@@ -140,6 +147,11 @@ def check(files: Disk, name: str) -> tuple[int, int | None, str | None]:
             return count, count, f"{receipt['receipt_id']} belongs to another session"
         if _hash(receipt.get("payload")) != receipt.get("sha256"):
             return count, count, f"{receipt['receipt_id']} holds another payload than its hash says"
+        # A run that is damaged, or cannot be read now, has a report of its own.
+        with contextlib.suppress(errors.NotFound, errors.JournalCorrupt, errors.Unreadable):
+            made = _recorded(files, receipt, read)
+            if made is not None and (difference := _difference(receipt, made)) is not None:
+                return count, count, f"{receipt['receipt_id']} {difference}"
     return count, None, None
 
 
@@ -159,10 +171,13 @@ def _hash(payload: plain.Json) -> str | None:
         return ""
 
 
-def _recorded(files: Disk, run_id: str, receipt_id: str) -> dict[str, plain.Json] | None:
-    known = authority.read(files, run_id)
+def _recorded(
+    files: Disk, receipt: Mapping[str, Any], read: Callable[[str], authority.Authority]
+) -> dict[str, plain.Json] | None:
+    run_id = str(receipt.get("run_id"))
+    known = read(run_id)
     for record in known.records:
-        if record.receipt_id == receipt_id:
+        if record.receipt_id == receipt["receipt_id"]:
             made = receipt_of(files, run_id, layout.run_folder(run_id), known.start.session_id, record)
             return dict(json.loads(plain.encode(made)))
     return None
