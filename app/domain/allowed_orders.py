@@ -11,7 +11,7 @@ from app.domain.states import RunState
 
 Order: TypeAlias = Literal["pause", "unpause", "cancel", "resume", "fork", "delete"]
 
-FOREIGN = "it is from another data directory, and a resume takes it over"
+FOREIGN = "its folder was copied here, and a resume takes it over"
 _CORRUPT = "journal_corrupt"
 _ENDED = "it has ended"
 _UNENDED = "it has not ended"

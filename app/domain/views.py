@@ -117,7 +117,7 @@ class RunView:
     placed: Placed | None = None  # Worker on which it is placed; None: any worker performs its steps.
     unreadable: Unreadable | None = None
     """File that cannot be read now; meanwhile the last known state is shown."""
-    foreign: bool = False  # Whether it is from another data directory, so that only a resume continues it.
+    foreign: bool = False  # Whether its folder was copied here, so that only a resume continues it.
     replaying: bool = False  # Whether its driver has not replayed the whole journal yet: `board` is incomplete.
 
     def living(self) -> Sequence[Record]:

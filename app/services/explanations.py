@@ -225,7 +225,7 @@ class Explanations:
         """Return why this process does not execute a run."""
         act = f"control-room runs resume {run_id}"
         if view.foreign:
-            text = "Nothing executes it: it is from another data directory, and a resume takes it over"
+            text = f"Nothing executes it: {allowed_orders.FOREIGN}"
             return [_cause(run_id, "not_executed", text, None, act=act)]
         if self._engine.elsewhere:
             return []

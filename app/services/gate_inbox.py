@@ -76,7 +76,7 @@ class GateInbox:
         """Return the runs that may have asked and whose questions are not loaded here."""
         rows = await self._row(query) if query.run_id else await self._rows(query)
         # If the row shows waiting, the run is unloaded, is about to ask, or has just been answered.
-        # A run of another data directory asks once a resume has taken it over.
+        # A run whose folder was copied here asks once a resume has taken it over.
         ours = (row for row in rows if row.owner != "foreign")
         return [row for row in ours if row.status == states.RunState.WAITING or self._engine.view(row.run_id) is None]
 

@@ -100,7 +100,7 @@ async def test_an_imported_run_says_that_a_resume_takes_it_over(project: Project
         taken = (await service.show(working))["orders"]
         await service.http.post(f"/api/runs/{working}/cancel")
 
-    told = "Nothing executes it: it is from another data directory, and a resume takes it over"
+    told = "Nothing executes it: its folder was copied here, and a resume takes it over"
     assert [explained["sentence"].startswith(told) for explained in why.values()] == [True, True], why
     for run_id, explained in why.items():
         acts = {cause["act"] for cause in explained["chain"] if cause.get("act")}
