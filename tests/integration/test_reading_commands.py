@@ -55,6 +55,26 @@ def test_counts_and_sums_of_a_folder(tmp_path: Path, cli: Any) -> None:
     assert "COST_ESTIMATED_USD" in usage[1]
 
 
+def test_a_command_that_reads_needs_no_index(tmp_path: Path, cli: Any) -> None:
+    """Without an index, or with that of an earlier release, each command shows the same as with one."""
+    made = Project(tmp_path)
+    project = ("--project", str(made.root), "--json")
+    assert cli("run", "quick", *project)[0] == 0
+    (run_id,) = [each["run_id"] for each in json.loads(cli("runs", "list", *project)[1])]
+    (receipt_id,) = [each["receipt_id"] for each in json.loads(cli("receipts", "list", *project)[1])]
+    reading: list[tuple[str, ...]] = [("receipts", "list"), ("receipts", "show", receipt_id), ("runs", "list")]
+    reading += [("receipts", "list", "--run", run_id), ("usage",), ("audit", "list"), ("runs", "why", run_id)]
+    known = [cli(*words, *project) for words in reading]
+    unknown = []
+    for words in reading:
+        for file in made.data.glob("index.db*"):
+            file.unlink()
+        unknown.append(cli(*words, *project))
+
+    assert [code for code, *_ in known] == [0] * len(reading)
+    assert unknown == known
+
+
 def test_a_run_that_failed_names_its_resume(tmp_path: Path, cli: Any) -> None:
     """After the reason of a failed run, the command prints how to continue it and how to replace an argument."""
     project = ("--project", str(Project(tmp_path).root))

@@ -186,12 +186,12 @@ class StoredRuns:
 
     async def find_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
         """Return a receipt."""
-        await self._parts.reconciliation.index_unread_receipts()
+        await self._know_receipts()
         return await self._parts.archive.receipt(receipt_id)
 
     async def list_receipts(self, query: receipts.ReceiptQuery) -> list[receipts.ListedReceipt]:
         """Return a page of receipts."""
-        await self._parts.reconciliation.index_unread_receipts()
+        await self._know_receipts()
         return await self._parts.archive.list_receipts(query)
 
     async def prove_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
@@ -252,6 +252,11 @@ class StoredRuns:
         if self._found is None:
             raise errors.StorageFault("the store is closed")
         return self._found
+
+    async def _know_receipts(self) -> None:
+        # A new index gets its receipts with the first comparison.
+        await self._parts.reconciliation.once()
+        await self._parts.reconciliation.index_unread_receipts()
 
     async def _show(self, run_ids: Sequence[str]) -> None:
         """Write postponed projections of runs before they are read."""
