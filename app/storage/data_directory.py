@@ -121,9 +121,7 @@ class DataDirectory:
             for folder in ("", *layout.FOLDERS):
                 self._make_private(folder)
             self._ignore()
-            if marked is None:
-                layout_version.write(self._disk, layout_version.FIRST)
-            self._identity = self._identified()
+            self._identity = (self._known_identity() if marked else "") or self._identified()
         except OSError as error:
             raise disk_health.unusable(self.path, error) from error
         return self._identity
@@ -286,11 +284,12 @@ class DataDirectory:
             self._disk.write(".gitignore", "\n".join([content.rstrip("\n"), *missing, ""]).encode(), sync=False)
 
     def _identified(self) -> str:
-        if identity := self._known_identity():
-            return identity
         # Two processes may be here at once, and not every file system has links, where the first one would win.
         lock = self._disk.lock(layout.RUNS, wait=True)
         try:
+            # The other one may have become the service meanwhile, which raises the mark.
+            if layout_version.check(self._disk, self.path) is None:
+                layout_version.write(self._disk, layout_version.FIRST)
             if not self._known_identity():
                 content = f"{self._ids.token('dir_')}\n".encode()
                 disk_port.replace(self._disk, _IDENTITY, content, sync=True)

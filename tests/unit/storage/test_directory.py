@@ -15,11 +15,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import app
 from app import clock, errors
+from app.storage import layout_version
 from app.storage.data_directory import DataDirectory
 from tests.architecture import sources
 from tests.conformance import store_harness
@@ -177,6 +179,25 @@ def test_only_the_service_raises_the_layout(tmp_path: Path) -> None:
     directory_in(tmp_path).lock_service().release()
 
     assert (before, json.loads((tmp_path / "layout.json").read_text())["layout"]) == (1, 2)
+
+
+def test_a_process_that_is_overtaken_keeps_the_mark_of_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that finds no mark, and meets one when it writes its own, keeps that of the other process."""
+    check, found = layout_version.check, []
+
+    def overtaken(*place: Any) -> int | None:
+        found.append(seen := check(*place))
+        if len(found) == 1:
+            directory_in(tmp_path).lock_service().release()
+        return seen
+
+    monkeypatch.setattr(layout_version, "check", overtaken)
+    identity = directory_in(tmp_path).prepare()
+
+    assert (found[0], json.loads((tmp_path / "layout.json").read_text())["layout"]) == (None, 2)
+    assert identity == (tmp_path / "data_directory_id").read_text().strip()
 
 
 def test_a_directory_of_a_later_version_is_refused(tmp_path: Path) -> None:
