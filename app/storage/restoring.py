@@ -46,8 +46,8 @@ def read(source: Path, folder: Path) -> dict[str, Any]:
 
     Raises:
         errors.Conflict: `restore_not_empty`, the folder is not empty.
-        errors.ConfigurationError: `backup_unreadable`, `backup_damaged`, or `data_directory_newer`.
-        OSError: a file could not be read or written.
+        errors.ConfigurationError: `backup_unreadable`, `backup_damaged`, `data_directory_newer`, `no_room`, or
+            `data_directory_unusable`, the folder cannot be written.
     """
     if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
         service = DataDirectory(folder, clock=clock.SystemClock(), ids=clock.RandomIds()).service()
@@ -61,11 +61,11 @@ def read(source: Path, folder: Path) -> dict[str, Any]:
         message = f"{source} cannot be read: {disk_health.reason_of(error)}; name the file of a backup"
         raise errors.ConfigurationError(message, code="backup_unreadable", detail={"file": str(source)}) from error
     made = [place for place in (folder.parent, *folder.parent.parents) if not place.exists()]
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    for left in folder.parent.glob(f"{_PREFIX}{folder.name}-*"):
-        shutil.rmtree(left)
     fresh = folder.parent / f"{_PREFIX}{folder.name}-{os.getpid()}"
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        for left in folder.parent.glob(f"{_PREFIX}{folder.name}-*"):
+            shutil.rmtree(left)
         fresh.mkdir(mode=0o700)
         found = _unpacked(source, fresh)
         _sync_tree(fresh)
@@ -76,8 +76,8 @@ def read(source: Path, folder: Path) -> dict[str, Any]:
         with contextlib.suppress(OSError):
             for place in made:
                 place.rmdir()
-        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
-            raise OSError(error.errno, error.strerror, str(folder.parent)) from error
+        if isinstance(error, OSError) and error.errno is not None:
+            raise disk_health.unusable(folder, error) from error
         raise
     return found
 

@@ -358,9 +358,20 @@ def test_a_place_without_room_is_named(tmp_path: Path) -> None:
     environ = programs.environment(None)
     ended = subprocess.run(limited, env=environ, capture_output=True, text=True, check=False, timeout=100)
 
-    assert ended.returncode != 0
-    assert str(project) in ended.stderr
+    assert ended.returncode == 5
+    assert f"{project / '.control-room'} cannot be used: no space is left on its disk; make room" in ended.stderr
+    assert "[no_room]" in ended.stderr
     assert list(project.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """A restore below a file is refused by the folder, with a code and without the name of a temporary folder."""
+    file = tmp_path / "backup.tar.gz"
+    file.write_bytes(packed(FILE, end()))
+    with pytest.raises(errors.ConfigurationError, match=r"new/data cannot be used: Not a directory") as refused:
+        restoring.read(file, file / "new" / "data")
+
+    assert refused.value.code == "data_directory_unusable"
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
