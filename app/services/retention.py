@@ -49,7 +49,9 @@ class PruneReport(shapes.Shape):
     size_bytes: int  # Total size of their folders.
     runs: Sequence[RunPruned]  # The runs, oldest first.
     kept: Mapping[str, int]
-    """Runs that the rule would remove except for a reason: `pinned`, `needed` by an unfinished run, `damaged`."""
+    """Runs that the rule would remove except for a reason: `pinned`, `needed` by an unfinished run, `damaged`, or
+    `copied` here, by an import or by hand.
+    """
     removed: int  # Runs that were removed.
     refused: Mapping[str, str]  # Why a run could not be removed, by its id.
 
@@ -166,7 +168,7 @@ class Retention:
         for row, why in reversed(reasons):
             if len(found) == MOST_RUNS:
                 return await self._sized(found), dict(kept), True
-            reason = "needed" if _is_needed(row, needed) else await self._spared(row.run_id)
+            reason = "needed" if _is_needed(row, needed) else await self._spared(row)
             if reason is not None:
                 kept[reason] += 1
                 continue
@@ -186,7 +188,8 @@ class Retention:
             sizes = {} if room is None else await self._sizes([row.run_id for row in portion])
             for row in portion:
                 # Newer runs use the allowed size up, so the older ones exceed it.
-                room = None if room is None else room - sizes.get(row.run_id, 0)
+                used = 0 if row.owner == "foreign" else sizes.get(row.run_id, 0)
+                room = None if room is None else room - used
                 if (why := self._why(rule, row, room)) is not None:
                     found.append((row, why))
         return found
@@ -197,7 +200,7 @@ class Retention:
         rows = [
             row
             async for row in stores.every_run(self._store, query)
-            if row.owner != "foreign" and row.unreadable is None and rule.labels.items() <= dict(row.labels).items()
+            if row.unreadable is None and rule.labels.items() <= dict(row.labels).items()
         ]
         return sorted(rows, key=lambda row: (row.completed_at or "", row.run_id), reverse=True)
 
@@ -223,9 +226,11 @@ class Retention:
                 names |= {row.run_id, row.parent_run_id or row.run_id} | ({row.session_id} if internal else set())
         return frozenset(names)
 
-    async def _spared(self, run_id: str) -> str | None:
+    async def _spared(self, row: stores.RunSummary) -> str | None:
+        if row.owner == "foreign":
+            return "copied"
         try:
-            return "pinned" if (await self._store.read(run_id)).start.pinned else None
+            return "pinned" if (await self._store.read(row.run_id)).start.pinned else None
         except errors.NotFound:
             return "needed"
         except (errors.JournalCorrupt, errors.Unreadable):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from typing import Any
 
 import pytest
@@ -46,6 +47,22 @@ async def test_a_look_comes_first(service: served.Served) -> None:
     assert (done["removed"], done["refused"]) == (2, {})
     assert await there(service) == runs[2:]
     assert {entry["target"] for entry in audit} == set(runs[:2])
+
+
+async def test_copied_runs_are_kept_and_counted(project: Project) -> None:
+    """A run that was copied here stays, takes no room from the others, and the report says so."""
+    async with served.in_process(project) as service:
+        own = (await service.run("quick"))["run_id"]
+    folder = project.data / "runs"
+    shutil.copytree(folder / own, folder / "copied")
+    async with served.in_process(project) as service:
+        by_age, by_size = await pruned(service, **ALL), await pruned(service, keep_bytes=1 << 30)
+        removed = await pruned(service, **ALL, dry_run=False, expected=1)
+        left = await there(service)
+
+    assert ([run["run_id"] for run in by_age["runs"]], by_age["kept"]) == ([own], {"copied": 1})
+    assert (by_size["runs"], by_size["kept"]) == ([], {})
+    assert (removed["removed"], left) == (1, ["copied"])
 
 
 async def test_pinned_and_needed_runs_are_kept(project: Project) -> None:
