@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from app import bootstrap, errors
+from app.storage.disk import os_disk
 from tests.acceptance import programs
 from tests.integration import served
 from tests.integration.project import Project
@@ -119,13 +120,17 @@ def codes_of(outcomes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def test_a_run_that_cannot_be_copied_does_not_keep_back_the_others(project: Project, tmp_path: Path) -> None:
-    """A damaged run, a folder written by hand and a run that differs are named; all others are copied, also later."""
+    """A run that is damaged, at work or differs, and a folder written by hand, are named; all others are copied."""
     async with served.in_process(project) as service:
         damaged, *sound = [(await service.run("quick"))["run_id"] for _ in range(3)]
     steps, kept = project.root / ".control-room" / "runs" / damaged / "steps.jsonl", tmp_path / "kept"
     steps.write_bytes(steps.read_bytes().replace(b'"key"', b'"kez"'))
     project.write(".control-room/runs/by_hand/run.json", json.dumps({"run_id": "by_hand", "status": "done"}))
     exported = await bootstrap.export_runs(served.chosen(project), [], kept)
+    lock = os_disk.lock(str(project.root / ".control-room" / "runs" / sound[0]))
+    busy = await bootstrap.export_runs(served.chosen(project), sound, tmp_path / "busy")
+    assert lock is not None
+    lock.release()
     (kept / "runs" / "unstarted").mkdir()
     other = served.chosen(project, data=Path(".other"))
     first = await bootstrap.import_runs(other, [], kept)
@@ -133,6 +138,7 @@ async def test_a_run_that_cannot_be_copied_does_not_keep_back_the_others(project
     again = await bootstrap.import_runs(other, [], kept)
 
     copied = dict.fromkeys(sound, True)
+    assert codes_of(busy) == copied | {sound[0]: "run_busy"}
     assert codes_of(exported) == copied | {damaged: "journal_corrupt", "by_hand": "transfer_refused"}
     assert codes_of(first) == copied | {"unstarted": "transfer_refused"}
     assert codes_of(again) == {"unstarted": "transfer_refused", sound[0]: "run_exists", sound[1]: False}

@@ -30,7 +30,7 @@ def run_ids(files: Disk) -> list[str]:
 
 
 def copy(source: Disk, target: Disk, run_id: str, reach: Callable[[str], None]) -> bool:
-    """Copy a run that has no writer, and return whether it is new on the target.
+    """Copy a run, locked against writers, and return whether it is new on the target.
 
     The copy is built aside and moved into place at once, so that an interrupted one can be repeated.
 
@@ -38,32 +38,14 @@ def copy(source: Disk, target: Disk, run_id: str, reach: Callable[[str], None]) 
         errors.NotFound: the run does not exist.
         errors.JournalCorrupt: the run is damaged.
         errors.Conflict: `run_exists`, the target has another run with that id; `transfer_refused`, the folder was
-            written by hand and never started.
+            written by hand and never started; `run_busy`, a command executes the run.
         OSError: a file could not be read or written.
     """
-    folder, fresh = layout.run_folder(run_id), layout.new_folder(run_id)
+    lock = authority.lock_run(source, run_id)
     try:
-        authority.read(source, run_id, deep=True).loaded()
-    except errors.NotFound:
-        if not source.has_folder(folder):
-            raise
-        message = f"run {run_id} has no start.json: its folder was written by hand, or is empty; copy it as a folder"
-        raise errors.Conflict(message, code="transfer_refused", detail={"run_id": run_id}) from None
-    if target.has_folder(folder):
-        if all(_content(source, f"{folder}/{name}") == _content(target, f"{folder}/{name}") for name in _AUTHORITY):
-            return False
-        message = f"there is another run {run_id} already, or it has continued since it was copied; it stays as it is"
-        raise errors.Conflict(message, code="run_exists", detail={"run_id": run_id})
-    if target.has_folder(fresh):
-        target.remove_tree(fresh)
-    target.add_folder(fresh)
-    for path in _paths(source, folder):
-        _copy_one(source, target, f"{folder}/{path}", f"{fresh}/{path}")
-    target.sync_folder(fresh)
-    reach("storage.create.before_rename")
-    target.rename(fresh, folder)
-    target.sync_folder(layout.RUNS)
-    return True
+        return _copied(source, target, run_id, reach)
+    finally:
+        lock.release()
 
 
 def copy_receipts(source: Disk, target: Disk, run_id: str) -> list[ReceiptPlace]:
@@ -83,6 +65,30 @@ def copy_receipts(source: Disk, target: Disk, run_id: str) -> list[ReceiptPlace]
         target.sync_folder(folder)
         target.sync_folder(layout.SESSIONS)
     return list(receipts.find(target, start.session_id, lines).values())
+
+
+def _copied(source: Disk, target: Disk, run_id: str, reach: Callable[[str], None]) -> bool:
+    folder, fresh = layout.run_folder(run_id), layout.new_folder(run_id)
+    try:
+        authority.read(source, run_id, deep=True).loaded()
+    except errors.NotFound:
+        message = f"run {run_id} has no start.json: its folder was written by hand, or is empty; copy it as a folder"
+        raise errors.Conflict(message, code="transfer_refused", detail={"run_id": run_id}) from None
+    if target.has_folder(folder):
+        if all(_content(source, f"{folder}/{name}") == _content(target, f"{folder}/{name}") for name in _AUTHORITY):
+            return False
+        message = f"there is another run {run_id} already, or it has continued since it was copied; it stays as it is"
+        raise errors.Conflict(message, code="run_exists", detail={"run_id": run_id})
+    if target.has_folder(fresh):
+        target.remove_tree(fresh)
+    target.add_folder(fresh)
+    for path in _paths(source, folder):
+        _copy_one(source, target, f"{folder}/{path}", f"{fresh}/{path}")
+    target.sync_folder(fresh)
+    reach("storage.create.before_rename")
+    target.rename(fresh, folder)
+    target.sync_folder(layout.RUNS)
+    return True
 
 
 def _paths(files: Disk, folder: str, within: str = "") -> Iterator[str]:
