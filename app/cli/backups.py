@@ -29,7 +29,8 @@ def backup(place: options.Place, as_json: bool, file: Path) -> int:
         terminal.say_json(made | {"partial": copied.is_partial})
     else:
         skipped = f"; {len(copied.skipped)} left out: {', '.join(copied.skipped)}" if copied.skipped else ""
-        terminal.say(printable.one_line(f"{copied.runs} runs, {copied.files} files in {file}{skipped}"))
+        counts = f"{printable.counted(copied.runs, 'run')}, {printable.counted(copied.files, 'file')}"
+        terminal.say(f"{counts} in {file}{skipped}")
         if copied.is_partial:
             terminal.say("The runs are in a database. Back it up, too: pg_dump --schema=control_room")
             if project.blobs_url:

@@ -222,7 +222,7 @@ def _copied(found: Mapping[str, bool | transfers.Refusal], as_json: bool) -> int
         for refusal in refused.values():
             terminal.warn(*exit_codes.sentences(refusal))
         copied = sum(each is True for each in found.values())
-        there = f"{copied} runs copied, {len(found) - copied - len(refused)} were there already"
+        there = f"{printable.counted(copied, 'run')} copied, {len(found) - copied - len(refused)} already there"
         terminal.say(f"{there}, {len(refused)} could not be copied" if refused else there)
     return next(map(exit_codes.of_error, refused.values()), exit_codes.ExitCode.DONE)
 

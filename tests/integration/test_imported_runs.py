@@ -151,7 +151,7 @@ def test_a_copy_reports_each_run(project: Project, tmp_path: Path) -> None:
     ended = programs.control_room("runs", "import", folder, "--project", project.root, code=1)
     asked = programs.asked("runs", "import", folder, "--project", project.root, "none", "by_hand", code=4)
 
-    assert "0 runs copied, 0 were there already, 1 could not be copied" in ended.stdout
+    assert "0 runs copied, 0 already there, 1 could not be copied" in ended.stdout
     assert "run by_hand has no start.json" in ended.stderr
     assert [(each["copied"], each["error"]["code"]) for each in asked] == [
         (False, "run_not_found"),
