@@ -91,7 +91,7 @@ def refuse_unrecovered(files: Disk, folder: str) -> None:
     if _is_recovery_due(files):
         message = (
             f"the machine went down while a service worked on {folder}, and lines of its runs may be only in its"
-            " commit log; start the service once, then repeat the command"
+            " commit log; start the service once, then repeat the command, or copy the folder as it is"
         )
         raise errors.Conflict(message, code="source_in_use", detail={"folder": folder})
 
