@@ -60,13 +60,20 @@ def read(source: Path, folder: Path) -> dict[str, Any]:
     except OSError as error:
         message = f"{source} cannot be read: {disk_health.reason_of(error)}; name the file of a backup"
         raise errors.ConfigurationError(message, code="backup_unreadable", detail={"file": str(source)}) from error
+    with contextlib.ExitStack() as locks:
+        return _restored(source, folder, locks)
+
+
+def _restored(source: Path, folder: Path, locks: contextlib.ExitStack) -> dict[str, Any]:
     made = [place for place in (folder.parent, *folder.parent.parents) if not place.exists()]
     fresh = folder.parent / f"{_PREFIX}{folder.name}-{os.getpid()}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         for left in folder.parent.glob(f"{_PREFIX}{folder.name}-*"):
+            locks.callback(_locked(left, folder).release)
             shutil.rmtree(left)
         fresh.mkdir(mode=0o700)
+        locks.callback(_locked(fresh, folder).release)
         found = _unpacked(source, fresh)
         _sync_tree(fresh)
         os.replace(fresh, folder)
@@ -80,6 +87,14 @@ def read(source: Path, folder: Path) -> dict[str, Any]:
             raise disk_health.unusable(folder, error) from error
         raise
     return found
+
+
+def _locked(place: Path, folder: Path) -> os_disk.OsLock:
+    # The folder of a restore that is at work must not be taken for one that a dead process has left.
+    if (lock := os_disk.lock(str(place))) is None:
+        message = f"another restore works on {folder}; let it end"
+        raise errors.ConfigurationError(message, code="data_directory_busy")
+    return lock
 
 
 def _unpacked(source: Path, fresh: Path) -> dict[str, Any]:

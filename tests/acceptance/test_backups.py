@@ -364,6 +364,26 @@ def test_a_place_without_room_is_named(tmp_path: Path) -> None:
     assert list(project.iterdir()) == []
 
 
+def test_a_second_restore_takes_nothing_from_the_first(tmp_path: Path) -> None:
+    """A restore beside another one into the same folder is refused; what a dead one has left is removed."""
+    file, project = tmp_path / "backup.tar.gz", tmp_path / "project"
+    file.write_bytes(packed(FILE, end()))
+    first = project / ".restoring-data-1"
+    first.mkdir(parents=True)
+    (first / "agents.json").write_text("{}")
+    lock = os_disk.lock(str(first))
+    assert lock is not None
+    with pytest.raises(errors.ConfigurationError, match="another restore works on") as refused:
+        restoring.read(file, project / "data")
+    kept = (first / "agents.json").exists()
+    lock.release()
+    restoring.read(file, project / "data")
+
+    assert (refused.value.code, kept) == ("data_directory_busy", True)
+    assert [path.name for path in project.iterdir()] == ["data"]
+    assert os_disk.lock(str(project / "data")) is not None
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     """A restore below a file is refused by the folder, with a code and without the name of a temporary folder."""
     file = tmp_path / "backup.tar.gz"
