@@ -87,8 +87,9 @@ async def _opened(chosen: settings.Settings) -> AsyncIterator[Application]:
         async with build(chosen, OpenMode(alone=True)) as application:
             yield application
     except errors.DataDirectoryBusy as busy:
-        # A service cannot copy runs, so its address would not help.
-        raise errors.DataDirectoryBusy(f"{busy.message}: stop it first", detail=busy.detail | {"url": None}) from None
+        # A service cannot copy runs, so its address would not help. Without one, it is a command, which ends.
+        message = f"{busy.message}: stop it first" if busy.detail["url"] else busy.message
+        raise errors.DataDirectoryBusy(message, detail=busy.detail | {"url": None}) from None
 
 
 @contextlib.contextmanager
@@ -99,7 +100,7 @@ def _held(folder: Path, *, make: bool) -> Iterator[os_disk.OsDisk]:
         # Two copies at the same time would write the same runs.
         lock = os_disk.lock(str(folder))
         if lock is None:
-            message = f"{folder} is in use; stop its service first"
+            message = f"{folder} is in use by a service, or by another export or import; stop it, or let it end, first"
             raise errors.ConfigurationError(message, code="data_directory_busy")
         try:
             yield _laid_out(folder, make=make)
