@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,22 @@ async def test_a_run_that_cannot_be_copied_does_not_keep_back_the_others(project
     assert codes_of(exported) == copied | {damaged: "journal_corrupt", "by_hand": "transfer_refused"}
     assert codes_of(first) == copied | {"unstarted": "transfer_refused"}
     assert codes_of(again) == {"unstarted": "transfer_refused", sound[0]: "run_exists", sound[1]: False}
+
+
+async def test_an_import_replaces_the_row_of_a_former_run(project: Project, tmp_path: Path) -> None:
+    """An index that still has the run's row of another store does not decide who continues the imported run."""
+    async with served.in_process(project) as service:
+        run_id = (await service.run("quick"))["run_id"]
+    kept, other = tmp_path / "kept", served.chosen(project, data=Path(".other"))
+    await bootstrap.export_runs(served.chosen(project), [], kept)
+    (project.root / ".other").mkdir()
+    for file in (project.root / ".control-room").glob("index.db*"):
+        shutil.copy(file, project.root / ".other" / file.name)
+    await bootstrap.import_runs(other, [], kept)
+    async with served.in_process(project, data=Path(".other")) as service:
+        (row,) = (await service.http.get("/api/runs")).json()
+
+    assert (row["run_id"], row["status"], row["owner"]) == (run_id, "done", "foreign")
 
 
 def test_a_copy_reports_each_run(project: Project, tmp_path: Path) -> None:

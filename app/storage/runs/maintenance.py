@@ -92,7 +92,8 @@ class Maintenance(Inspection):
             is_new, places = await context.workers.run(copy)
         except OSError as error:
             raise context.disk_health.failed(layout.run_folder(run_id), error) from error
-        await self._reconciliation.look_at(run_id)
+        # The index may have a row from before, of a run that was in the folders of this data directory.
+        await (self._reconciliation.renew if is_new else self._reconciliation.look_at)(run_id)
         await context.index.add_receipts(places)
         return is_new
 
