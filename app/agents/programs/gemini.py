@@ -18,7 +18,7 @@ from app.agents.programs.program import (
     Program,
     Turn,
     arguments,
-    whole,
+    counted,
     within,
 )
 from app.domain import json_text
@@ -80,8 +80,8 @@ def _add_usage(stats: object, output: ParsedOutput) -> None:
     for model in models.values() if isinstance(models, dict) else ():
         tokens = within(model, "tokens")
         if isinstance(tokens, dict):
-            output.turn.add(tokens.get("prompt"), whole(tokens.get("candidates")) + whole(tokens.get("thoughts")))
-    if output.turn.input_tokens is None:
+            output.turn.add(tokens.get("prompt"), counted(tokens.get("candidates"), tokens.get("thoughts")))
+    if output.turn.usage() is None:
         output.turn.add(within(stats, "input_tokens"), within(stats, "output_tokens"))
 
 

@@ -16,7 +16,7 @@ from app.agents.programs.program import (
     Program,
     Turn,
     arguments,
-    whole,
+    counted,
     within,
 )
 
@@ -67,10 +67,11 @@ def _parse(event: Event, output: ParsedOutput) -> None:
             # OpenCode prints the text of such a step before or after its tool calls.
             output.text = "" if reason == "tool-calls" else output.text
             tokens = within(event, "part", "tokens")
-            cached = whole(within(tokens, "cache", "read")) + whole(within(tokens, "cache", "write"))
-            written = whole(within(tokens, "output")) + whole(within(tokens, "reasoning"))
+            names = (("input",), ("cache", "read"), ("cache", "write"))
+            read = counted(*(within(tokens, *name) for name in names))
+            written = counted(within(tokens, "output"), within(tokens, "reasoning"))
             # A turn with tools has several steps, and each reports its own figures.
-            output.turn.add(whole(within(tokens, "input")) + cached, written, within(event, "part", "cost"))
+            output.turn.add(read, written, within(event, "part", "cost"))
         case "error":
             error = event.get("error")
             status = within(error, "data", "statusCode")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,16 +72,15 @@ class Tally:
     cost_usd: float | None = None  # Price.
 
     def add(self, input_tokens: object = None, output_tokens: object = None, cost_usd: object = None) -> None:
-        """Add tokens and cost; a value that is not a number counts as 0."""
-        if isinstance(input_tokens, int) or isinstance(output_tokens, int):
-            self.input_tokens = (self.input_tokens or 0) + whole(input_tokens)
-            self.output_tokens = (self.output_tokens or 0) + whole(output_tokens)
-        if isinstance(cost_usd, int | float) and not isinstance(cost_usd, bool) and 0 <= cost_usd < math.inf:
-            self.cost_usd = (self.cost_usd or 0.0) + float(cost_usd)
+        """Add tokens and cost; a value that is not an amount counts as not reported."""
+        self.input_tokens = counted(self.input_tokens, input_tokens)
+        self.output_tokens = counted(self.output_tokens, output_tokens)
+        if (price := records.amount(cost_usd, int, float)) is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + price
 
     def usage(self) -> records.Usage | None:
         """Return the tally as a value; None if the program reported none."""
-        if self.input_tokens is None and self.cost_usd is None:
+        if self == Tally():
             return None
         return records.Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens, cost_usd=self.cost_usd)
 
@@ -180,9 +178,9 @@ def is_name(value: str) -> bool:
     return len(value) <= _MOST_NAME and _NAME.fullmatch(value) is not None
 
 
-def whole(value: object) -> int:
-    """Return a count; 0 if the value is not one."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+def counted(*values: object) -> int | None:
+    """Return the sum of the values that are counts; None if none is one."""
+    return records.total([records.amount(value, int) for value in values])
 
 
 def within(value: object, *names: str) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import orjson
 
-from app.agents.programs.program import Event, Failure, ParsedOutput, Tally, whole, within
+from app.agents.programs.program import Event, Failure, ParsedOutput, Tally, counted, within
 from app.domain import plain
 
 UTF_16 = "utf-16"  # Encoding of the outputs of some programs of Windows, with a byte order mark.
@@ -69,14 +69,12 @@ def _parse_result(event: Event, output: ParsedOutput, *, sums: bool) -> None:
     tally = output.sums if sums else output.turn
     if isinstance(usage, dict):
         # If the cache is counted separately, the model has still read those tokens.
-        cached = whole(usage.get("cache_creation_input_tokens"))
-        if "total_tokens" not in usage:
-            cached += whole(usage.get("cache_read_input_tokens"))
-        tally.add(whole(usage.get("input_tokens")) + cached, usage.get("output_tokens"))
+        cached = None if "total_tokens" in usage else usage.get("cache_read_input_tokens")
+        read = counted(usage.get("input_tokens"), usage.get("cache_creation_input_tokens"), cached)
+        tally.add(read, usage.get("output_tokens"))
     output.sums.add(cost_usd=event.get("total_cost_usd"))
     for model in models.values() if isinstance(models, dict) else ():
-        read = sum(whole(within(model, name)) for name in _READ)
-        output.sums.add(read, within(model, "outputTokens"))
+        output.sums.add(counted(*(within(model, name) for name in _READ)), within(model, "outputTokens"))
     output.cut_off = event.get("stop_reason") == "max_tokens"
     # A reply that fits a schema comes in a field of its own; the text then only comments on it.
     reply_text = event.get("structured_output")

@@ -142,7 +142,7 @@ async def _answer(stream: AsyncIterator[Any], hear: Callable[[str], None]) -> se
         hear("")
         match reported:
             case {"type": "message_start", "message": dict(begun)}:
-                started, usage = True, begun.get("usage") or {}
+                started, usage = True, _counts(begun)
             case {"type": "content_block_start", "content_block": {"type": "text", "text": str(text)}}:
                 parts.append(text)
             case {"type": "content_block_delta", "delta": {"type": "text_delta", "text": str(text)}}:
@@ -151,7 +151,7 @@ async def _answer(stream: AsyncIterator[Any], hear: Callable[[str], None]) -> se
                 size += len(text)
             case {"type": "message_delta", "delta": {"stop_reason": reason}}:
                 stop_reason = reason
-                usage = {**usage, **(reported.get("usage") or {})}
+                usage |= _counts(reported)
             case {"type": "message_stop"}:
                 whole = started
         if size > services.MAX_REPLY_BYTES:
@@ -164,12 +164,19 @@ async def _answer(stream: AsyncIterator[Any], hear: Callable[[str], None]) -> se
     )
 
 
-def _usage(reported: Mapping[str, Any]) -> records.Usage | None:
-    read = [reported.get(name) for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")]
-    written = reported.get("output_tokens")
-    if not isinstance(read[0], int) or not isinstance(written, int):
+def _counts(event: Mapping[str, Any]) -> dict[str, Any]:
+    usage = event.get("usage")
+    # A service that is only compatible may report them in another form; its reply counts all the same.
+    given = usage.items() if isinstance(usage, dict) else ()
+    return {name: records.amount(each, int) for name, each in given if each is not None}
+
+
+def _usage(reported: Mapping[str, int | None]) -> records.Usage | None:
+    read, written = reported.get("input_tokens"), reported.get("output_tokens")
+    if read is None or written is None:
         return None
-    return records.Usage(input_tokens=sum(tokens or 0 for tokens in read), output_tokens=written)
+    cached = [reported.get(name) or 0 for name in ("cache_creation_input_tokens", "cache_read_input_tokens")]
+    return records.Usage(input_tokens=read + sum(cached), output_tokens=written)
 
 
 ANTHROPIC = services.Vendor(

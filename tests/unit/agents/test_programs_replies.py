@@ -129,6 +129,23 @@ def test_a_further_turn_of_codex_includes_the_sums_of_the_first() -> None:
     assert _turn_result("codex", turn, turn).sums == _turn_result("codex", turn).sums
 
 
+UNREPORTED = [
+    ("claude-code", [SUCCESS | {"usage": {}}]),
+    ("qwen", [SUCCESS | {"usage": {"input_tokens": "12", "output_tokens": None}}]),
+    ("codex", [{"type": "turn.completed", "usage": {"input_tokens": True, "output_tokens": -1}}]),
+    ("gemini", [{"response": "Yes.", "stats": {"models": {"m": {"tokens": {}}}}}]),
+    ("opencode", [{"type": "text", "part": {"text": "Yes."}}, {"type": "step_finish", "part": {"tokens": {}}}]),
+]
+
+
+@pytest.mark.parametrize(("program", "events"), UNREPORTED)
+def test_tokens_that_are_not_reported_are_null(program: str, events: list[dict[str, Any]]) -> None:
+    """A usage without a count, or with one in another form, is not a usage of 0 tokens."""
+    found = _turn_result(program, *events)
+
+    assert (found.reply.usage, found.sums) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("program", "events"),
     [
@@ -358,6 +375,24 @@ class TestTemplates:
 
         assert (reply.text, reply.finish) == ("Done.", finish)
         assert reply.usage == records.Usage(input_tokens=40, output_tokens=6, cost_usd=1.5)
+
+    @pytest.mark.parametrize(
+        ("told", "usage"),
+        [
+            ({"out": 5}, records.Usage(input_tokens=None, output_tokens=5)),
+            ({"in": "1,234", "out": 5, "usd": "0.5"}, records.Usage(input_tokens=None, output_tokens=5)),
+            ({"in": 12, "out": None, "usd": -1}, records.Usage(input_tokens=12, output_tokens=None)),
+            ({"in": True, "out": -5, "usd": True}, None),
+            ({"out": 0, "usd": 0}, records.Usage(input_tokens=None, output_tokens=0, cost_usd=0)),
+        ],
+    )
+    def test_what_is_not_reported_is_null(self, told: dict[str, Any], usage: records.Usage | None) -> None:
+        """Of tokens and price, each part that the program does not report as an amount is null, and not 0."""
+        paths = {"text": "say", "input_tokens": "in", "output_tokens": "out", "cost_usd": "usd"}
+        config = BackendConfig(name="ours", type="template", command=("ours",), reply=paths)
+        printed = iter([json.dumps({"say": "Done.", **told}).encode()])
+
+        assert verdicts.verdict(template.program(config), ProcessResult(stdout=printed)).reply.usage == usage
 
     def test_a_text_at_the_error_path_is_an_error(self) -> None:
         """A text at the path of the error is an error."""

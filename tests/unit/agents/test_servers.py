@@ -15,7 +15,7 @@ from app import errors
 from app.agents import backends
 from app.agents.configuration import BackendConfig
 from app.agents.servers import anthropic_http, openai_http, services
-from app.domain import agent_sessions, plain
+from app.domain import agent_sessions, plain, records
 from app.storage.agent_sessions import MemoryAgentSessions
 from tests.unit.agents import around, http_service
 from tests.unit.agents.http_service import Said, completion, message, said_json
@@ -373,6 +373,29 @@ class TestTrouble:
             error = await failure(speak(running).prompt(prompt()))
 
         assert error.code == "reply_unreadable"
+
+    @pytest.mark.parametrize("dialect", ["anthropic"], indirect=True)
+    @pytest.mark.parametrize(
+        ("reported", "usage"),
+        [
+            ({"input_tokens": 5, "cache_read_input_tokens": "two"}, records.Usage(input_tokens=5, output_tokens=3)),
+            ({"input_tokens": 5, "cache_read_input_tokens": None}, records.Usage(input_tokens=5, output_tokens=3)),
+            ({"input_tokens": "five", "cache_read_input_tokens": 2}, None),
+            ({"input_tokens": -5}, None),
+            ("5", None),
+        ],
+    )
+    async def test_counts_of_another_form_are_not_reported(
+        self, reported: Any, usage: records.Usage | None, speak: Any
+    ) -> None:
+        """Tokens in another form count as not reported, and the reply, which is paid for, counts."""
+        begun = json.loads(message("Yes.").body.decode().split("\n")[1].removeprefix("data: "))
+        begun["message"]["usage"] = reported
+        body = http_service.stream([begun]) + message("Yes.").body.partition(b"\n\n")[2]
+        async with http_service.service(Said(body=body, headers={"content-type": "text/event-stream"})) as running:
+            reply = await speak(running).prompt(prompt())
+
+        assert (reply.text, reply.usage) == ("Yes.", usage)
 
     @pytest.mark.parametrize("dialect", ["anthropic"], indirect=True)
     async def test_an_error_within_a_stream_fails_the_prompt(self, speak: Any) -> None:
