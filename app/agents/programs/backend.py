@@ -162,7 +162,8 @@ class ProgramBackend:
                 found = await asyncio.to_thread(verdicts.verdict, self._program, process_result, session_id)
                 withheld = self._context.supervisor.withheld_from(request)
                 reply = environment.naming_withheld(found.reply, withheld, self._config.name)
-                named = reply.agent_session_id or opened.session_id
+                # A program may begin another conversation and then fail; the known one is to be continued all the same.
+                named = session_id or reply.agent_session_id or opened.session_id
                 return dataclasses.replace(found, reply=dataclasses.replace(reply, agent_session_id=named))
             finally:
                 outlet.close()

@@ -444,6 +444,21 @@ class TestConversations:
         assert code_of(reply) == "unknown_agent_session"
         assert await known(sessions) == session(work, created=True, program_session_id=THREAD)
 
+    async def test_a_failure_in_another_conversation_leaves_the_stored_name(
+        self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
+    ) -> None:
+        """A program that begins another conversation and then fails is asked to continue the known one again."""
+        await sessions.keep(session(work, created=True, program_session_id=THREAD))
+        failed = {"type": "turn.failed", "error": {"message": "unexpected status 529 Overloaded"}}
+        begun = {"stdout": [{"type": "thread.started", "thread_id": OTHER}, failed], "exit_code": 1}
+        codex.answer(begun, codex_answer("PONG", THREAD))
+        backend = speaking("codex")
+        replies = [await backend.prompt(asked(work, agent_session_id=OURS, session_created=True)) for _ in range(2)]
+
+        assert [code_of(reply) for reply in replies] == ["agent_error", None]
+        assert all(THREAD in call["argv"] for call in codex.calls())
+        assert await known(sessions) == session(work, created=True, program_session_id=THREAD)
+
     async def test_a_named_conversation_continues(
         self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
