@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from app import errors
 from app.cli import formats, options, terminal, use_cases
 from app.cli.client import Client, JsonObject
-from app.domain import stop_reasons
+from app.domain import states, stop_reasons
+from app.engine import stores
 from app.services import gate_inbox
 
 _RAISED = (
@@ -50,23 +51,34 @@ def print_gates(found: Sequence[JsonObject], *, names_run: bool = False) -> None
         terminal.warn(f"  answer with: {formats.answer_command(gate)}")
 
 
-def print_pause(detail: JsonObject, client: Client) -> None:
-    """Print why a run is paused, and the commands that send it on."""
+def pause(detail: JsonObject) -> tuple[str, str | None]:
+    """Return why a run is paused, and the command that sends it on; None if no single command does."""
     run_id, reason, error = detail["run_id"], detail.get("reason") or "", detail.get("error")
     why = formats.error(error) if error else reason or "a person unpauses it"
-    terminal.warn(f"run {run_id} is paused: {why}")
-    command = stop_reasons.act(run_id, reason, error)
+    return f"run {run_id} is paused: {why}", stop_reasons.act(run_id, reason, error)
+
+
+async def paused_of_session(client: Client, session_id: str, most: int) -> list[JsonObject]:
+    """Return the newest paused runs of a work session."""
+    query = stores.RunQuery(status=states.RunState.PAUSED, session_id=session_id, limit=most)
+    found = await client.call(use_cases.list_runs, query)
+    return [await client.call(use_cases.show_run, row["run_id"]) for row in found]
+
+
+def _print_pause(detail: JsonObject, client: Client) -> None:
+    why, command = pause(detail)
+    terminal.warn(why)
     if command is None:
         return
     terminal.warn(f"  continue with: {options.led(command)}")
     if client.executes and command.startswith(_RAISED):
         # A service would continue it by itself.
-        terminal.warn(f"  and then: control-room runs unpause {run_id}{options.again()}")
+        terminal.warn(f"  and then: control-room runs unpause {detail['run_id']}{options.again()}")
 
 
 async def print_halts(client: Client, held: Sequence[JsonObject]) -> None:
     """Print what a person has to do at each of the runs that hold up another one."""
     for detail in held:
         if detail["status"] == "paused":
-            print_pause(detail, client)
+            _print_pause(detail, client)
         print_gates(await open_gates(client, detail["run_id"]), names_run=True)

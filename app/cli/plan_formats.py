@@ -13,11 +13,12 @@ QUESTION_CHARACTERS = 160  # Longest beginning of a question in an outline.
 _MARKS = {"done": "[x]", "running": "[>]", "needs_scoping": "[?]", "failed": "[!]"}
 _NOT_BEGUN = "[ ]"
 _ORDER = ("done", "running", "pending", "blocked", "needs_scoping", "failed")
-_HINTS = 3
+HINTS = 3  # Most commands of a kind.
 
 Plan = Mapping[str, Any]
 Task = Mapping[str, Any]
 Gate = Mapping[str, Any]
+Pause = tuple[str, str | None]  # The reason of a paused run, and the command that sends it on.
 
 
 def _about(plan: Plan) -> str | None:
@@ -35,13 +36,9 @@ def plans(found: Sequence[Plan]) -> str:
     )
 
 
-def plan(found: Plan, gates: Sequence[Gate] = ()) -> str:
-    """Return a plan as a checklist, with open questions, failures, and commands to type next.
-
-    Args:
-        gates: Open gates of its runs.
-    """
-    return _described(found, None, gates)
+def plan(found: Plan, gates: Sequence[Gate] = (), pauses: Sequence[Pause] = ()) -> str:
+    """Return a plan as a checklist, with open questions, gates and pauses of its runs, and commands to type next."""
+    return _described(found, None, gates, pauses)
 
 
 def outline(found: Plan) -> str:
@@ -113,30 +110,27 @@ def failure(task: Task) -> str:
     return f"task {task['id']} failed: {_error(task)}"
 
 
-def next_commands(found: Plan, gates: Sequence[Gate] = ()) -> list[str]:
-    """Return the commands that can be typed next: answers to open questions first, then the most likely ones.
-
-    Args:
-        gates: Open gates of its runs.
-    """
-    accepts = [_command(found, "accept", each["id"]) for each in proposals(found)[:_HINTS]]
-    return [*map(formats.answer_command, gates[:_HINTS]), *_next_commands(found), *accepts]
+def next_commands(found: Plan, gates: Sequence[Gate] = (), pauses: Sequence[Pause] = ()) -> list[str]:
+    """Return the commands that can be typed next: answers to open questions first, then the most likely ones."""
+    unpausing = dict.fromkeys(options.led(command) for _, command in pauses if command is not None)
+    accepts = [_command(found, "accept", each["id"]) for each in proposals(found)[:HINTS]]
+    return [*map(formats.answer_command, gates[:HINTS]), *unpausing, *_next_commands(found), *accepts]
 
 
 def _next_commands(found: Plan) -> list[str]:
     tasks = found["tasks"]
     asked = [_answer(found, task) for task in tasks if task["status"] == "needs_scoping"]
-    failures = [task for task in tasks if task["status"] == "failed"][:_HINTS]
+    failures = [task for task in tasks if task["status"] == "failed"][:HINTS]
     failed = [line for task in failures for line in _retried(found, task)]
     match found["status"]:
         case "draft" if chief_is_at_work(found):
             return [_command(found, "follow")]
         case "draft" if tasks:
-            return [*asked[:_HINTS], _command(found, "approve")]
+            return [*asked[:HINTS], _command(found, "approve")]
         case "approved" | "paused" as status:
-            return [*asked[:_HINTS], _command(found, "start" if status == "approved" else "resume")]
+            return [*asked[:HINTS], _command(found, "start" if status == "approved" else "resume")]
         case "running":
-            return [*asked[:_HINTS], *failed] or [_command(found, "follow")]
+            return [*asked[:HINTS], *failed] or [_command(found, "follow")]
         case "failed":
             left = not failed or any(task["status"] == "pending" for task in tasks)
             return [*failed, *([_command(found, "start")] if left else [])]
@@ -177,7 +171,7 @@ def took(task: Task) -> str:
     return f"{(clock.instant(task['ended_at']) - clock.instant(task['started_at'])).total_seconds():.1f} s"
 
 
-def _described(found: Plan, longest: int | None, gates: Sequence[Gate] = ()) -> str:
+def _described(found: Plan, longest: int | None, gates: Sequence[Gate] = (), pauses: Sequence[Pause] = ()) -> str:
     parts = [_heading(found)]
     if found["tasks"]:
         parts.append(_checklist(found["tasks"]))
@@ -185,10 +179,9 @@ def _described(found: Plan, longest: int | None, gates: Sequence[Gate] = ()) -> 
     to_read = found["tasks"] if found["status"] in ("draft", "approved") else ()
     words = [(task["id"], _clipped(_dod(task["dod"]), longest)) for task in to_read if task["dod"]]
     defined = [f"task {task_id} will be done when: {dod}" for task_id, dod in words]
-    parts.append(
-        printable.block([*reviewed, *defined, *remarks(found, longest), *(_waits(found, gate) for gate in gates)])
-    )
-    parts.append(printable.block(f"next: {command}" for command in next_commands(found, gates)))
+    waits = [*(_waits(found, gate) for gate in gates), *(why for why, _ in pauses)]
+    parts.append(printable.block([*reviewed, *defined, *remarks(found, longest), *waits]))
+    parts.append(printable.block(f"next: {command}" for command in next_commands(found, gates, pauses)))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -239,9 +232,8 @@ def _reviewed(found: Plan) -> list[Task]:
 
 def _verdict(review: Mapping[str, Any]) -> str:
     usage = review["usage"] or {}
-    tokens = [
-        f"{usage[name]} {name.replace('_', ' ')}" for name in ("input_tokens", "output_tokens") if usage.get(name)
-    ]
+    names = [name for name in ("input_tokens", "output_tokens") if usage.get(name)]
+    tokens = [f"{usage[name]} {name.replace('_', ' ')}" for name in names]
     tokens += [f"{usage['cost_usd']} USD"] if usage.get("cost_usd") else []
     parts = [review["why"] or "", review["evidence"] or "", ", ".join(tokens)]
     return "; ".join([f"{review['verdict']}, by the {review['by']}", *(formats.cell(part) for part in parts if part)])

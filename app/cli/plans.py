@@ -82,14 +82,16 @@ def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
 @options.anywhere
 def show(place: options.Place, as_json: bool, session_id: str) -> int:
     """Show a plan as a checklist, with open questions and the next command to type."""
-    from app.cli import asking
+    from app.cli import asking, halting
 
-    async def work(client: Client) -> tuple[JsonObject, list[JsonObject]]:
+    async def work(client: Client) -> tuple[JsonObject, list[JsonObject], list[JsonObject]]:
         found = await client.call(plan_use_cases.show_plan, session_id)
-        return found, await asking.gates_of_session(client, session_id)
+        paused = await halting.paused_of_session(client, session_id, plan_formats.HINTS)
+        return found, await asking.gates_of_session(client, session_id), paused
 
-    found, gates = place.work(work, Access.EXAMINE)
-    return exit_codes.shown(found, as_json, lambda plan: plan_formats.plan(plan, gates))
+    found, gates, paused = place.work(work, Access.EXAMINE)
+    pauses = [halting.pause(detail) for detail in paused]
+    return exit_codes.shown(found, as_json, lambda plan: plan_formats.plan(plan, gates, pauses))
 
 
 @plan.command()

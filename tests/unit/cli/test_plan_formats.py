@@ -92,6 +92,16 @@ def test_an_open_gate_is_printed_with_its_question():
     ]
 
 
+def test_a_paused_run_is_printed_with_the_command_that_sends_it_on():
+    """A paused run is printed with its reason and, if a single one sends it on, the command, each command once."""
+    own, below = f"run {RUN} is paused: paused_by_person", "run another is paused: workspace_not_allowed"
+    pauses = [(own, f"control-room runs unpause {RUN}"), (below, None), (own, f"control-room runs unpause {RUN}")]
+    lines = plan_formats.plan(plan(PlanState.RUNNING, TASKS[1]), pauses=pauses).splitlines()
+
+    assert lines[5:8] == [own, below, own]
+    assert lines[9:] == [f"next: control-room runs unpause {RUN}", "next: control-room plan follow sp_x"]
+
+
 def test_a_forced_task_is_marked():
     """A task that a person forced is marked as forced."""
     forced = dataclasses.replace(TASKS[1], forced=True)
