@@ -45,6 +45,18 @@ def counted(count: int, word: str) -> str:
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
+def amount(value: float) -> str:
+    """Return an amount with separators, and with decimals only where it has some."""
+    text = f"{value:,.6f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def dollars(value: float) -> str:
+    """Return an amount in dollars with its cents, and with further decimals only where it has some."""
+    whole, _, decimals = f"{value:,.9f}".rstrip("0").partition(".")
+    return f"${whole}.{decimals:0<2}"
+
+
 def clause(text: str) -> str:
     """Return a sentence without its full stop, so that other text can follow it."""
     return text[:-1] if text.endswith(".") and not text.endswith("..") else text

@@ -183,7 +183,7 @@ def _report(found: JsonObject) -> str:
         for step in found["steps"]
     ]
     calls = "no limit known" if found["calls_at_most"] is None else str(found["calls_at_most"])
-    cost = "no limit known" if found["cost_usd_at_most"] is None else f"${found['cost_usd_at_most']:.2f}"
+    cost = "no limit known" if found["cost_usd_at_most"] is None else printable.dollars(found["cost_usd_at_most"])
     return "\n".join(
         [
             formats.table(("action", "step", "by", "why"), rows, whole=True),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from app import printable
 from app.cli import arguments, exit_codes, formats, options, terminal
 from app.cli.client import Access, Client, JsonObject, use_case
 from app.cli.plain_commands import shown
@@ -185,15 +186,9 @@ def _amounts(state: Mapping[str, Any]) -> list[list[str]]:
     for name in left:
         spent = used[name] if name != "cost_usd" else (used["cost_usd"] or 0) + (used["cost_estimated_usd"] or 0)
         limit = state["limits"][name]
-        limited, *amounts = map(_amount, (limit, spent, reserved.get(name, 0), left[name]))
+        limited, *amounts = map(printable.amount, (limit, spent, reserved.get(name, 0), left[name]))
         rows.append([f"{name} {limited}", *amounts])
     return rows
-
-
-def _amount(value: float) -> str:
-    """Return an amount with separators, and with decimals only where it has some."""
-    text = f"{value:,.6f}".rstrip("0").rstrip(".")
-    return "0" if text == "-0" else text
 
 
 def _limited(found: Mapping[str, Any]) -> str:

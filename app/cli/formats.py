@@ -250,7 +250,10 @@ def plan(found: Mapping[str, Any]) -> str:
     args = [(f"arg {name}", json.dumps(value, ensure_ascii=False)) for name, value in found["args"].items()]
     most = f"unknown: {found['note']}" if found["calls_at_most"] is None else str(found["calls_at_most"])
     cost = found["cost_at_most_usd"]
-    bounds = [("calls of agents at most", most), ("cost at most", "unknown" if cost is None else f"${cost:g}")]
+    bounds = [
+        ("calls of agents at most", most),
+        ("cost at most", "unknown" if cost is None else printable.dollars(cost)),
+    ]
     bounds += [("unbounded because", reason) for reason in found["unbounded"]]
     parts = [facts([*heading, *args, *bounds]), table(("step", "kind", "label"), rows)]
     if found["agents"]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from app import printable
 from app.cli import formats
 from app.cli.client import Access, JsonObject, use_case
 from app.cli.plain_commands import replaced, shown
@@ -79,7 +80,7 @@ def _prices(found: JsonObject) -> str:
 def _policies(found: JsonObject) -> str:
     rows = []
     for policy in found["policies"]:
-        limits = ", ".join(f"{name} {value:g}" for name, value in policy["limits"].items())
+        limits = ", ".join(f"{name} {printable.amount(value)}" for name, value in policy["limits"].items())
         votes = policy["approvals"]
         needed = f"{votes['count']}{', not the starter' if votes['not_starter'] else ''}" if votes else None
         rows.append((policy["recipe_id"], limits or None, needed))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from app import clock, errors
+from app import clock, errors, printable
 from app.domain import decisions, plain
 from app.domain.limits import RunLimits
 from app.engine import active_time, run_equipment
@@ -28,9 +28,8 @@ class Reached:
     def parked(self, run_id: str) -> run_equipment.Parked:
         """Return the exception that parks the run, or a run for which it waits."""
         name = {"wall_seconds": "wall-clock", "active_seconds": "active"}[self.limit]
-        message = (
-            f"the run {run_id} has reached its limit of {self.limit_seconds:g} s of {name} time; raise it to continue"
-        )
+        limit = printable.amount(self.limit_seconds)
+        message = f"the run {run_id} has reached its limit of {limit} s of {name} time; raise it to continue"
         detail: dict[str, plain.Json] = {
             "run_id": run_id,
             "limit": self.limit,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from app import clock, errors
+from app import clock, errors, printable
 from app.domain import operations, plain, records, stop_reasons
 from app.domain.decisions import BUDGET_EXHAUSTED
 from app.engine import run_equipment, spending
@@ -229,4 +229,4 @@ def exhausted(
 def _amount(name: str, amount: float) -> str:
     if name != "cost_usd":
         return f"{amount:,.0f} {name.removesuffix('s') if amount == 1 else name}"
-    return f"${amount:.2f}" if amount >= 0.01 else f"${amount:.2g}"
+    return printable.dollars(amount)

@@ -124,6 +124,15 @@ def test_a_recipe_that_is_not_there_is_pointed_out(tmp_path: Path, cli: Any) -> 
         assert (code, "warning" in err) == (0, False)
 
 
+def test_limits_of_policies_are_shown_whole(tmp_path: Path, cli: Any) -> None:
+    """Large limits of a policy are shown in digits, as those of budgets are."""
+    limits = '{"tokens": 1234567, "wall_seconds": 2592000, "cost_usd": 0.035}'
+    (tmp_path / "policies.json").write_text(f'{{"policies": [{{"recipe_id": "*", "limits": {limits}}}]}}')
+    shown = cli("policies", "set", str(tmp_path / "policies.json"), "--project", str(Project(tmp_path / "p").root))[1]
+
+    assert "cost_usd 0.035, tokens 1,234,567, wall_seconds 2,592,000" in shown
+
+
 def test_a_trigger_shows_why_it_started_nothing_in_full(tmp_path: Path, cli: Any) -> None:
     """The table shows whole refusal reasons, since senders of deliveries are referred to it, and a run's values."""
     reason = f"$.args.scene_path: {'a long way down ' * 20}[args_invalid]"
