@@ -96,16 +96,19 @@ async def _suggest_next(detail: JsonObject, client: Client) -> None:
     if (detail.get("orders") or {}).get("resume"):
         return
     from app.cli import explaining
+    from app.flows import registry
 
     with contextlib.suppress(errors.ControlRoomError, errors.StorageFault):
         # A denial below it is final, too.
         if (await client.call(explaining.explain_run, detail["run_id"]))["chain"][-1].get("act") is None:
             return
     order = f"control-room runs resume {detail['run_id']}{options.again()}"
-    terminal.warn(
-        f"once the cause is removed, continue with: {order}",
-        "  --arg NAME=TEXT replaces an argument; with --from KEY, also one that the finished step KEY has read",
-    )
+    terminal.warn(f"once the cause is removed, continue with: {order}")
+    # A resume of a run without a recipe, such as a conference, takes no arguments.
+    if detail["dialect"] not in registry.DRIVERS:
+        terminal.warn(
+            "  --arg NAME=TEXT replaces an argument; with --from KEY, also one that the finished step KEY has read"
+        )
 
 
 async def _held_below(client: Client, detail: JsonObject) -> list[JsonObject]:

@@ -68,6 +68,7 @@ def test_exit_codes_are_those_of_runs(tmp_path: Path) -> None:
 
     assert "### critic-1 (critic): rejected for its evidence" in partial.stdout
     assert "no_opinion" in failed.stderr
+    assert "--arg" not in failed.stderr
     assert "### critic-1 (critic): rejected for its evidence" in failed.stdout
     assert "--detach needs --server" in alone.stderr
     assert "start another run" in changed.stderr
