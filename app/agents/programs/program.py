@@ -108,6 +108,16 @@ class ParsedOutput:
         return self.session_id if self.session_id is not None and is_name(self.session_id) else None
 
 
+STATUS_CODES: Mapping[int, str] = {
+    401: "unauthorized",
+    403: "unauthorized",
+    413: "prompt_too_large",
+    429: "rate_limited",
+    **dict.fromkeys((502, 503, 504, 529), "backend_unavailable"),
+}
+"""Codes of errors by the HTTP status with which the model's service refuses a call; 529 means that it is overloaded."""
+
+
 def _nothing(_: BackendConfig, __: Mapping[str, str]) -> str | None:
     return None
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from app.agents.programs import results
-from app.agents.programs.program import Failure, ParsedOutput, Program
+from app.agents.programs.program import STATUS_CODES, Failure, ParsedOutput, Program
 from app.domain import operations, records
 from app.engine import ports
 from app.processes import launcher_protocol
@@ -23,7 +23,6 @@ _TRACEBACK = "Traceback (most recent call last)"  # Begins what Python prints be
 _LOGIN = re.compile(r"not logged in|run /login|invalid api key|no authentication information", re.IGNORECASE)
 _STATUS = re.compile(r"(?:status(?: code)?:?|API Error:?|HTTP|error:?) (?:HTTP )?\(?([45]\d\d)\b", re.IGNORECASE)
 _ENDED = {129: "SIGHUP", 130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"}
-_CODES = {401: "unauthorized", 403: "unauthorized", 413: "prompt_too_large", 429: "rate_limited"}
 _LIMITS = {
     "timeout": ("agent_timeout", "did not answer within {:g} seconds", "timeout_seconds"),
     "idle": ("agent_idle", "wrote nothing for {:g} seconds", "idle_seconds"),
@@ -149,7 +148,7 @@ def _reported(
         status = 401
     if failure is not None and failure.reason == "error_max_budget_usd":
         return _failed(operations.COST_CAP_REACHED, f"{program.label} reached its cap", failure, complaints)
-    code = _CODES.get(status or 0, "agent_error")
+    code = STATUS_CODES.get(status or 0, "agent_error")
     return _failed(code, f"{program.label} failed", failure, complaints, status)
 
 

@@ -151,11 +151,11 @@ def _quota(meta: Mapping[str, Any] | None) -> tuple[int, int] | None:
 
 
 _AUTHENTICATION = -32000
-_CODES = {401: "unauthorized", 403: "unauthorized", 413: "prompt_too_large", 429: "rate_limited"}
-_STATUS = re.compile(r"\b(401|403|413|429)\b")
+_STATUS = re.compile(rf"\b({'|'.join(map(str, program.STATUS_CODES))})\b")
 _WORDS = (
     (re.compile(r"authenticat|unauthori[sz]ed|invalid api key", re.IGNORECASE), "unauthorized"),
     (re.compile(r"rate.?limit|too many requests", re.IGNORECASE), "rate_limited"),
+    (re.compile(r"overloaded|service unavailable", re.IGNORECASE), "backend_unavailable"),
 )
 # Copilot ends a turn normally when its model's service fails, and writes the error where the reply would be.
 _DISGUISED = re.compile(r"Error: ")
@@ -168,7 +168,7 @@ _MODE_NOTICE = re.compile(r"\A(\[MODE_UPDATE\] \S+\s*)+")
 def refused(name: str, error: acp.RequestError) -> records.StepError:
     """Return the step error for an agent's answer with a protocol error."""
     reported = " ".join(f"{error} {_details(error)}".split())[:_DETAIL_CHARACTERS]
-    code = "unauthorized" if error.code == _AUTHENTICATION else _CODES.get(error.code) or _code(reported)
+    code = "unauthorized" if error.code == _AUTHENTICATION else program.STATUS_CODES.get(error.code) or _code(reported)
     return records.StepError(
         code=code, message=f"The agent {name} refused: {reported}", detail={"rpc_code": error.code, "told": reported}
     )
@@ -215,7 +215,7 @@ def _disguised(name: str, turn: Turn, text: str, known_as: str) -> records.StepE
 
 def _code(reported: str) -> str:
     if (status := _STATUS.search(reported)) is not None:
-        return _CODES[int(status[1])]
+        return program.STATUS_CODES[int(status[1])]
     return next((code for words, code in _WORDS if words.search(reported)), "agent_error")
 
 

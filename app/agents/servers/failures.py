@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from app import errors
+from app.agents.programs.program import STATUS_CODES
 from app.domain import plain
 from app.engine import workspace_faults
 
-_BY_STATUS = {401: "unauthorized", 403: "unauthorized", 413: "prompt_too_large", 429: "rate_limited"}
 _BY_KIND = {
     "authentication_error": "unauthorized",
     "permission_error": "unauthorized",
     "rate_limit_error": "rate_limited",
+    "overloaded_error": "backend_unavailable",
     "request_too_large": "prompt_too_large",
     "context_length_exceeded": "prompt_too_long",
     "model_not_found": "unknown_model",
@@ -25,7 +26,7 @@ def refused(error: Any) -> errors.AgentFailed:
     """Return the error for a status other than success."""
     kinds = _kinds(error.body)
     reported = str(error.message)
-    code = next((_BY_KIND[kind] for kind in kinds if kind in _BY_KIND), None) or _BY_STATUS.get(error.status_code)
+    code = next((_BY_KIND[kind] for kind in kinds if kind in _BY_KIND), None) or STATUS_CODES.get(error.status_code)
     # Services report this fault only in the message, with the code of any bad request.
     if any(hint in reported.lower() for hint in _TOO_LONG):
         code = "prompt_too_long"

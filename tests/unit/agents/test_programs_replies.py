@@ -129,6 +129,23 @@ def test_a_further_turn_of_codex_includes_the_sums_of_the_first() -> None:
     assert _turn_result("codex", turn, turn).sums == _turn_result("codex", turn).sums
 
 
+@pytest.mark.parametrize(
+    ("program", "event"),
+    [
+        ("claude-code", {"type": "result", "is_error": True, "result": "API Error: 529 Overloaded"}),
+        ("claude-code", {"type": "result", "is_error": True, "result": "No.", "api_error_status": 503}),
+        ("codex", {"type": "turn.failed", "error": {"message": "unexpected status 502 Bad Gateway"}}),
+        ("opencode", {"type": "error", "error": {"data": {"message": "No.", "statusCode": 504}}}),
+    ],
+)
+def test_an_overloaded_service_is_unavailable(program: str, event: dict[str, Any]) -> None:
+    """A model's service that is overloaded or away has the code after which steps are retried elsewhere."""
+    error = _turn_result(program, event).reply.error
+
+    assert error is not None
+    assert error.code == "backend_unavailable"
+
+
 UNREPORTED = [
     ("claude-code", [SUCCESS | {"usage": {}}]),
     ("qwen", [SUCCESS | {"usage": {"input_tokens": "12", "output_tokens": None}}]),

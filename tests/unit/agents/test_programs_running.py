@@ -455,7 +455,7 @@ class TestConversations:
         backend = speaking("codex")
         replies = [await backend.prompt(asked(work, agent_session_id=OURS, session_created=True)) for _ in range(2)]
 
-        assert [code_of(reply) for reply in replies] == ["agent_error", None]
+        assert [code_of(reply) for reply in replies] == ["backend_unavailable", None]
         assert all(THREAD in call["argv"] for call in codex.calls())
         assert await known(sessions) == session(work, created=True, program_session_id=THREAD)
 

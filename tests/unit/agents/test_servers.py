@@ -288,7 +288,14 @@ class TestTrouble:
 
         assert (error.detail["retry_after"], len(running.asked)) == (late, 1)
 
-    @pytest.mark.parametrize(("status", "code"), [(429, "rate_limited"), (500, "agent_error"), (529, "agent_error")])
+    @pytest.mark.parametrize(
+        ("status", "code"),
+        [
+            (429, "rate_limited"),
+            (500, "agent_error"),
+            *((status, "backend_unavailable") for status in (502, 503, 504, 529)),
+        ],
+    )
     async def test_endless_trouble_ends(self, dialect: Dialect, speak: Any, status: int, code: str) -> None:
         """A service that always fails is asked a limited number of times, and then the prompt fails."""
         async with http_service.service(said_json(dialect.error, status, **AT_ONCE)) as running:
@@ -398,14 +405,17 @@ class TestTrouble:
         assert (reply.text, reply.usage) == ("Yes.", usage)
 
     @pytest.mark.parametrize("dialect", ["anthropic"], indirect=True)
-    async def test_an_error_within_a_stream_fails_the_prompt(self, speak: Any) -> None:
+    @pytest.mark.parametrize(
+        ("kind", "code"), [("rate_limit_error", "rate_limited"), ("overloaded_error", "backend_unavailable")]
+    )
+    async def test_an_error_within_a_stream_fails_the_prompt(self, speak: Any, kind: str, code: str) -> None:
         """An error in the middle of a stream fails the prompt with that error."""
-        late = {"type": "error", "error": {"type": "rate_limit_error", "message": "Too many."}}
+        late = {"type": "error", "error": {"type": kind, "message": "Too many."}}
         body = message("Half", whole=False).body + http_service.stream([late])
         async with http_service.service(Said(body=body, headers={"content-type": "text/event-stream"})) as running:
             error = await failure(speak(running).prompt(prompt()))
 
-        assert (error.code, "Too many" in error.message) == ("rate_limited", True)
+        assert (error.code, "Too many" in error.message) == (code, True)
 
     async def test_a_cut_off_reply_has_its_text_and_finish_reason(self, dialect: Dialect, speak: Any) -> None:
         """A cut-off reply has its text and the finish reason, with or without a limit in the prompt."""
