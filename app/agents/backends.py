@@ -11,11 +11,12 @@ from typing import Any
 
 from app import errors, printable
 from app.agents import configuration, rate_limits
-from app.agents.configuration import BackendConfig, BackendContext
+from app.agents.configuration import TIERS, BackendConfig, BackendContext
 from app.agents.json_files import nearest
 from app.agents.programs import catalogue, template
 from app.agents.programs.program import Program
 from app.agents.servers import anthropic_http, openai_http, services
+from app.domain import library
 from app.engine import ports
 
 
@@ -91,7 +92,7 @@ class Backends:
         return self._limit(name, prompt).turn(prompt.live)
 
     def _limit(self, name: str, prompt: ports.AgentPrompt) -> rate_limits.RateLimit:
-        return self._limits.of(name, prompt.model or self.get(name).resolve_model("sonnet"))
+        return self._limits.of(name, prompt.model or self.get(name).resolve_model(library.USUAL_MODEL))
 
     def _limited(self, name: str, model: str | None, seconds: float) -> None:
         self._limits.pause(name, model, seconds)
@@ -105,12 +106,15 @@ class Backends:
         found = [(name, _lack(config, self._surroundings)) for name, config in sorted(self._configs.items())]
         return [(name, lack) for name, lack in found if lack is not None]
 
-    def lack(self, name: str, *, continues: bool = False, elsewhere: bool = False) -> str | None:
+    def lack(
+        self, name: str, *, continues: bool = False, elsewhere: bool = False, model: str | None = None
+    ) -> str | None:
         """Return the reason why a backend cannot work here, None if it can, without starting a process.
 
         Args:
             continues: Whether the prompt continues a conversation.
             elsewhere: Whether it works on other machines; then only the configuration is checked.
+            model: Model that is asked for; None: not known.
         """
         config = self._configs.get(name)
         if config is None:
@@ -118,7 +122,8 @@ class Backends:
         lack = None if elsewhere else _lack(config, self._surroundings)
         if lack is None and continues:
             lack = TYPES[config.type].forgets(config)
-        return lack
+        is_unnamed = model in TIERS and TYPES[config.type].is_service and model not in models({name: config})[name]
+        return services.no_model(name, str(model)) if lack is None and is_unnamed else lack
 
     async def close(self) -> None:
         """Close the backends, and free their resources."""

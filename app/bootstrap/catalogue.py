@@ -65,7 +65,9 @@ def catalogue_of(
         library=cache.library,
         # A recipe that needs a program or backend of another machine can still be started here.
         readiness=recipe_versions.Readiness(
-            backend_lack=lambda name, continues: unused.lack(name, continues=continues, elsewhere=elsewhere),
+            backend_lack=lambda name, continues, model: unused.lack(
+                name, continues=continues, elsewhere=elsewhere, model=model
+            ),
             program_lack=(lambda program: None) if elsewhere else recipe_versions.program_lack,
             default_backend=people.default_backend,
             clock=time,

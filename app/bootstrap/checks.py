@@ -13,6 +13,7 @@ from app.bootstrap.catalogue import prompt_folders, unused_backends
 from app.bootstrap.definitions import Definitions, reference_of
 from app.bootstrap.platform import directory_of, real_platform
 from app.bootstrap.roster import refuse_broken, roster_of, sound_roster
+from app.domain import library
 from app.processes import containment
 from app.services import prompts
 from app.storage import data_directory, keys, layout, store_mark
@@ -43,8 +44,10 @@ def examine_agents(chosen: settings.Settings) -> list[dict[str, Any]]:
         errors.ConfigurationError: `agents.json` cannot be used.
     """
     people = sound_roster(chosen)
-    lacking = dict(unused_backends(chosen, people).check())
-    return [agent.to_json() | {"problem": lacking.get(agent.backend)} for agent in people.agents]
+    unused = unused_backends(chosen, people)
+    asked = {agent.id: (agent.backend, agent.model or library.USUAL_MODEL) for agent in people.agents}
+    lacking = {each: unused.lack(each[0], model=each[1]) for each in {*asked.values()}}
+    return [agent.to_json() | {"problem": lacking[asked[agent.id]]} for agent in people.agents]
 
 
 def examine_backends(chosen: settings.Settings) -> list[dict[str, Any]]:

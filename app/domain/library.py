@@ -12,6 +12,8 @@ Tier = Literal["t1", "t3", "t5"]
 """Size class of an agent: small and fast, medium, capable (execution-modes, tier-based step sizing)."""
 
 
+USUAL_MODEL = "sonnet"  # Model of an agent that names none, of those that each backend has.
+
 MOST_OUTPUT_TOKENS = 1_000_000  # Most tokens that a step or an agent can set as the longest reply.
 
 
@@ -118,6 +120,12 @@ class BackendUse:
     path: str  # JSON path of the place, e.g. `$.phase_b[0].agent_archetype`.
     backends: tuple[str, ...]  # Backends in order of preference; the agent can be called if one of them works.
     continues: bool = False  # Whether a later prompt continues the same conversation.
+    model: str | None = None  # Model, or one of haiku, sonnet and opus, that is asked for; None: not known.
+
+
+def use_of(agent: Agent, path: str) -> BackendUse:
+    """Return the place of a recipe that calls an agent as it is configured."""
+    return BackendUse(path=path, backends=(agent.backend,), model=agent.model or USUAL_MODEL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

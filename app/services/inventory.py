@@ -32,7 +32,7 @@ class Inventory:
         self,
         *,
         library: Callable[[], library.Library],
-        backend_fault: Callable[[str], str | None],
+        backend_fault: Callable[[str, str | None], str | None],
         files: Callable[[str | None, str], workspaces.FilesListed],
         store: stores.RunStore,
         engine: run_engine.RunEngine,
@@ -62,9 +62,10 @@ class Inventory:
 
     def _listed(self, working: Mapping[str, dict[str, Any]]) -> list[dict[str, plain.Json]]:
         agents = self._library().agents
-        faults = {name: self._backend_fault(name) for name in {agent.backend for agent in agents}}
+        asked = {agent.id: (agent.backend, agent.model or library.USUAL_MODEL) for agent in agents}
+        faults = {each: self._backend_fault(*each) for each in {*asked.values()}}
         return [
-            AgentListed(**agent.to_json(), **working.get(agent.id, _IDLE), fault=faults[agent.backend]).to_json()
+            AgentListed(**agent.to_json(), **working.get(agent.id, _IDLE), fault=faults[asked[agent.id]]).to_json()
             for agent in agents
         ]
 

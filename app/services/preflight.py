@@ -198,7 +198,7 @@ class Preflight:
         return tuple(_path_flaws(start.args, named, start.working_dir, self._starter.hidden))
 
     def _agent(self, agent: Mapping[str, Any]) -> AgentPlanned:
-        fault = self._catalogue.readiness.backend_fault(agent["backend"])
+        fault = self._catalogue.readiness.backend_fault(agent["backend"], agent.get("model"))
         return AgentPlanned(
             agent_id=agent["id"],
             backend=agent["backend"],

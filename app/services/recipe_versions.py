@@ -219,8 +219,9 @@ class Examined(shapes.Shape):
 TRUSTED_SECONDS = 5.0
 """Time for which a working backend is not checked again; a backend that lacks something is always checked."""
 
-Lack: TypeAlias = Callable[[str, bool], str | None]
-"""Returns what prevents a backend from working here; the second argument is whether a conversation continues."""
+Lack: TypeAlias = Callable[[str, bool, str | None], str | None]
+"""Returns what prevents a backend from working here; the other arguments are whether a conversation continues, and the
+model if it is known."""
 
 Find: TypeAlias = Callable[[str], RecipeVersion | None]
 """Returns another recipe of the project; None if it cannot be started."""
@@ -251,7 +252,7 @@ class Readiness:
         self._program_lack = program_lack
         self._clock = clock
         self._default_backend = default_backend
-        self._worked: dict[tuple[str, bool], float] = {}
+        self._worked: dict[tuple[str, bool, str | None], float] = {}
 
     def adapted(self, recipe: library.Recipe) -> library.Recipe:
         """Return the recipe with the project's default backend in the schema of its arguments."""
@@ -279,23 +280,24 @@ class Readiness:
         line_of = recipe_version.recipe.line_of
         return [_flaw(lack, path, line_of(path), count) for lack, path, count in lacking if lack is not None]
 
-    def backend_fault(self, name: str) -> str | None:
-        """Return why a backend cannot be used here; None if it can."""
-        return self._of_backend(name, continues=False)
+    def backend_fault(self, name: str, model: str | None) -> str | None:
+        """Return why a backend cannot be used here, with a model if it is known; None if it can."""
+        return self._of_backend(name, continues=False, model=model)
 
     def _lack(self, use: _Asked) -> str | None:
         if isinstance(use, library.ProgramUse):
             return self._program_lack(use.program)
-        lacks = [lack for name in use.backends if (lack := self._of_backend(name, use.continues)) is not None]
+        found = [self._of_backend(name, use.continues, use.model) for name in use.backends]
+        lacks = [lack for lack in found if lack is not None]
         return " ".join(lacks) if lacks and len(lacks) == len(use.backends) else None
 
-    def _of_backend(self, name: str, continues: bool) -> str | None:
-        now = self._clock.monotonic()
-        if now - self._worked.get((name, continues), -TRUSTED_SECONDS) < TRUSTED_SECONDS:
+    def _of_backend(self, name: str, continues: bool, model: str | None) -> str | None:
+        now, asked = self._clock.monotonic(), (name, continues, model)
+        if now - self._worked.get(asked, -TRUSTED_SECONDS) < TRUSTED_SECONDS:
             return None
-        lack = self._backend_lack(name, continues)
+        lack = self._backend_lack(*asked)
         if lack is None:
-            self._worked[name, continues] = now
+            self._worked[asked] = now
         return lack
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.integration import served
 from tests.integration.project import DISCOVER, Project, agent_step
 
+UNNAMED = {"type": "openai", "base_url": "http://127.0.0.1:1/v1", "models": {"opus": "large"}}
 ABSENT = {"type": "template", "command": ["no-such-agent-program", "{prompt}"], "resume": ["no-such-agent-program"]}
 FORGETFUL = {"type": "template", "command": ["cat"]}
 
@@ -36,6 +37,14 @@ PIPELINE = {
     "phase_b": [
         agent_step("draft", "writer", "write", ["discovery"], "draft"),
         agent_step("judge", "absent", "polish", ["draft"], "verdict"),
+    ],
+}
+MODELS = PIPELINE | {
+    "recipe_id": "late-model",
+    "phase_b": [
+        agent_step("draft", "writer", "write", ["discovery"], "draft"),
+        agent_step("bless", "named", "polish", ["draft"], "blessing"),
+        agent_step("judge", "unnamed", "polish", ["draft"], "verdict"),
     ],
 }
 PROMPTS = """
@@ -82,10 +91,15 @@ def project(tmp_path: Path) -> Project:
     agents["agents"].append(
         {"id": "absent-1", "archetype": "absent", "tier": "t3", "backend": "gone", "modes": ["conference"]}
     )
-    agents["backends"] |= {"gone": ABSENT, "forgetful": FORGETFUL}
+    agents["agents"] += [
+        {"id": f"{name}-1", "archetype": name, "tier": "t3", "backend": "bare", "model": model, "modes": ["pipeline"]}
+        for name, model in (("named", "opus"), ("unnamed", None))
+    ]
+    agents["backends"] |= {"gone": ABSENT, "forgetful": FORGETFUL, "bare": UNNAMED}
     made.write(".control-room/agents.json", json.dumps(agents))
     made.write("prompt.md", "Say something.")
     made.add_recipe(PIPELINE)
+    made.add_recipe(MODELS)
     made.write(".control-room/recipes/agent_recipes/two-steps.json", json.dumps(STATE_MACHINE))
     made.write(".control-room/recipes/amplifier/late-prompt.yaml", PROMPTS)
     made.write(".control-room/recipes/amplifier/outer.yaml", OUTER)
@@ -95,6 +109,7 @@ def project(tmp_path: Path) -> Project:
 
 CASES = [
     ("late", {}, "$.phase_b[1].agent_archetype", "no-such-agent-program"),
+    ("late-model", {}, "$.phase_b[2].agent_archetype", "names no model for sonnet"),
     ("two-steps", {"backend": "gone"}, "$.args.backend", "no-such-agent-program"),
     ("two-steps", {"backend": "forgetful"}, "$.args.backend", "cannot continue a conversation"),
     ("two-steps", {"backend": "local"}, "$.args.backend", "local"),
@@ -128,6 +143,14 @@ async def test_a_recipe_lists_its_missing_backends(service: served.Served) -> No
     for found in (listed["late"], listed["late-prompt"], listed["outer"], listed["late-provider"], examined):
         assert (found["valid"], found["ready"]) == (True, False)
         assert [lack["code"] for lack in found["lacks"]] == ["backend_not_ready"]
+
+
+async def test_an_agent_lists_its_missing_model(service: served.Served) -> None:
+    """The list of agents reports an agent whose backend has no model for it, and not one that names a model."""
+    faults = {agent["id"]: agent["fault"] for agent in (await service.http.get("/api/agents")).json()}
+
+    assert faults["named-1"] is None
+    assert "names no model for sonnet" in faults["unnamed-1"]
 
 
 async def test_a_plan_is_not_begun_without_a_backend(service: served.Served) -> None:

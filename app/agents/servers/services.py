@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from app import clock, errors, extras
 from app.agents.configuration import TIERS, BackendConfig, BackendContext
 from app.agents.servers import transcripts, tries
-from app.domain import plain, records
+from app.domain import library, plain, records
 from app.engine import ports
 
 TRIES = 5  # Most tries of one prompt, while the service answers 429 or 5xx or cannot be reached.
@@ -154,11 +154,15 @@ class ServiceBackend:
         return self._vendor.open(account, self._surroundings.clock)
 
     def _model(self, requested: str | None) -> str:
-        model = requested or self.resolve_model("sonnet")
+        model = requested or self.resolve_model(library.USUAL_MODEL)
         if model in TIERS:
-            message = f"The backend {self._config.name} names no model for {model}; give `models` in agents.json."
-            raise errors.AgentFailed(message, code="unknown_model", detail={"model": model})
+            raise errors.AgentFailed(no_model(self._config.name, model), code="unknown_model", detail={"model": model})
         return model
+
+
+def no_model(backend: str, tier: str) -> str:
+    """Return the message for a backend without a model for haiku, sonnet or opus."""
+    return f"The backend {backend} names no model for {tier}; give `models` in agents.json."
 
 
 def missing(backend: str, package: str, extra: str) -> errors.AgentFailed:

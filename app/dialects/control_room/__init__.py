@@ -163,4 +163,4 @@ def _uses(recipe: library.Recipe, registry: library.Library) -> Iterator[library
         agent = registry.agent_of(step["agent_archetype"])
         if agent is not None:
             place = json_text.json_path(("phase_b", index, "agent_archetype"))
-            yield library.BackendUse(path=place, backends=(agent.backend,))
+            yield library.use_of(agent, place)

@@ -90,10 +90,10 @@ def _most_turns(start: runs.RunStart) -> int:
 def _uses(recipe: library.Recipe, definitions: library.Library) -> Iterator[library.Use]:
     chief, agents = chief_of(definitions), {agent.id: agent for agent in definitions.agents}
     if chief is not None:
-        yield library.BackendUse(path="$.chief", backends=(chief.backend,))
+        yield library.use_of(chief, "$.chief")
     for index, agent_id in enumerate(recipe.document["agents"]):
         if agent_id in agents:
-            yield library.BackendUse(path=f"$.agents[{index}]", backends=(agents[agent_id].backend,))
+            yield library.use_of(agents[agent_id], f"$.agents[{index}]")
 
 
 def _people_flaws(recipe: library.Recipe, definitions: library.Library) -> Iterator[errors.Flaw]:

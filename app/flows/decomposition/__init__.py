@@ -41,7 +41,7 @@ def check(definitions: library.Library) -> list[errors.Flaw]:
 
 def _uses(definitions: library.Library) -> list[library.Use]:
     chief = definitions.agent_of(ARCHETYPE, MODE)
-    return [] if chief is None else [library.BackendUse(path="$.intent", backends=(chief.backend,))]
+    return [] if chief is None else [library.use_of(chief, "$.intent")]
 
 
 class Decomposition:

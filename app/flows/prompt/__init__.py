@@ -114,7 +114,8 @@ class Prompt:
 
 def _uses(args: plain.Object) -> list[library.Use]:
     named, continues = args.get("backend", DEFAULT_BACKEND), bool(args.get("session_created"))
-    return [library.BackendUse(path="$.args.backend", backends=(named,), continues=continues)]
+    model = args.get("model") or library.USUAL_MODEL
+    return [library.BackendUse(path="$.args.backend", backends=(named,), continues=continues, model=model)]
 
 
 def _started(args: plain.Object) -> dict[str, plain.Json]:

@@ -77,4 +77,4 @@ class Review:
 
 def _uses(definitions: library.Library) -> list[library.Use]:
     chief = judge(definitions)
-    return [] if chief is None else [library.BackendUse(path="$.task", backends=(chief.backend,))]
+    return [] if chief is None else [library.use_of(chief, "$.task")]

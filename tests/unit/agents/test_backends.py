@@ -84,6 +84,23 @@ def test_a_check_reports_what_a_backend_lacks(tmp_path: Path, monkeypatch: pytes
     assert living.children() == before
 
 
+def test_a_service_lacks_a_model_that_nothing_names() -> None:
+    """At an address of its own, a service lacks each model that its entry does not name; names of models pass."""
+    names: dict[str, dict[str, str]] = {"none": {}, "small": {"haiku": "s"}}
+    made = registry(
+        *(
+            BackendConfig(name=name, type="openai", base_url="http://127.0.0.1:1/v1", models=models)
+            for name, models in names.items()
+        ),
+        BackendConfig(name="program", type="template", command=("ours",)),
+    )
+    asked = [("none", "sonnet"), ("none", "s"), ("none", None), ("small", "haiku"), ("small", "opus")]
+    lacks = [made.lack(name, elsewhere=True, model=model) for name, model in [*asked, ("program", "opus")]]
+
+    assert [lack is None for lack in lacks] == [False, True, True, True, False, True]
+    assert lacks[4] == "The backend small names no model for opus; give `models` in agents.json."
+
+
 def test_every_type_can_be_named_in_a_file() -> None:
     """The backend types include `local`, `scripted`, `template` and every program."""
     assert set(backends.TYPES) >= {"local", "scripted", "template", *catalogue.PROGRAMS}
