@@ -89,7 +89,9 @@ def _most_turns(start: runs.RunStart) -> int:
 
 def _uses(recipe: library.Recipe, definitions: library.Library) -> Iterator[library.Use]:
     chief, agents = chief_of(definitions), {agent.id: agent for agent in definitions.agents}
-    if chief is not None:
+    allowed = recipe.document["allowed_tools"]
+    # Without tools, the chief is not asked.
+    if chief is not None and (definitions.tools if allowed is None else allowed):
         yield library.use_of(chief, "$.chief")
     for index, agent_id in enumerate(recipe.document["agents"]):
         if agent_id in agents:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from app import errors
@@ -76,6 +78,24 @@ def test_the_frozen_recipe_has_chief_participants_and_tools() -> None:
     assert set(frozen["tools"]) == {"reader"}
     assert frozen["tools"]["reader"]["args_schema"]["required"] == ["path"]
     assert set(DIALECT.freeze(DIALECT.recipe(document()), stock())["tools"]) == {"finder", "reader"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "definitions", "asked"),
+    [
+        ({}, stock(), ["$.chief", "$.agents[0]"]),
+        ({"allowed_tools": ["reader"]}, stock(), ["$.chief", "$.agents[0]"]),
+        ({"allowed_tools": []}, stock(), ["$.agents[0]"]),
+        ({}, dataclasses.replace(stock(), tools={}), ["$.agents[0]"]),
+    ],
+)
+def test_a_chief_without_tools_needs_no_backend(
+    changes: dict[str, plain.Json], definitions: library.Library, asked: list[str]
+) -> None:
+    """The chief's backend is needed only where the chief is asked, which is where it may call a tool."""
+    recipe = DIALECT.recipe(document(agents=["critic"], **changes))
+
+    assert [use.path for use in DIALECT.uses(recipe, definitions, {})] == asked
 
 
 def test_the_recipe_takes_only_a_message() -> None:
