@@ -11,9 +11,11 @@ from app.cli import formats, options
 QUESTION_CHARACTERS = 160  # Longest beginning of a question in an outline.
 
 _MARKS = {"done": "[x]", "running": "[>]", "needs_scoping": "[?]", "failed": "[!]"}
-_NOT_BEGUN = "[ ]"
 _ORDER = ("done", "running", "pending", "blocked", "needs_scoping", "failed")
 HINTS = 3  # Most commands of a kind.
+
+_CORRECTIONS = {"args_invalid": "--arg NAME=…", "recipe_invalid": "--recipe ID", "unknown_recipe": "--recipe ID"}
+"""Options of the edit without which a retry fails again, by the code of the error."""
 
 Plan = Mapping[str, Any]
 Task = Mapping[str, Any]
@@ -54,24 +56,19 @@ def counts(tasks: Mapping[str, int]) -> str:
 def standing(found: Plan) -> str:
     """Return the state of a plan on one line."""
     states = [task["status"] for task in found["tasks"]]
-    tasks = counts({state: states.count(state) for state in states})
-    return f"plan {found['session_id']} {found['status']}: {tasks}"
+    return f"plan {found['session_id']} {found['status']}: {counts({state: states.count(state) for state in states})}"
 
 
 def change(task: Task) -> str:
     """Return the state of a task on one line; its question is printed when the plan rests."""
-    more = {"running": _under_way, "done": took, "failed": _error, "blocked": after}.get(task["status"])
-    more_text = more(task) if more is not None else ""
+    more = {"running": _under_way, "done": took, "failed": _error, "blocked": after}
+    more_text = more[task["status"]](task) if task["status"] in more else ""
     line = f"  {task['id']:<4} {task['status']:<13} {formats.cell(task['description'])}"
     return f"{line}  {more_text}" if more_text else line
 
 
 def remarks(found: Plan, longest: int | None = None) -> Iterator[str]:
-    """Yield what a person must know about a plan: missing tasks, questions, and failures.
-
-    Args:
-        longest: Most characters of a question; None: all.
-    """
+    """Yield what a person must know about a plan: missing tasks, questions of at most so many characters, failures."""
     if chief_is_at_work(found):
         run = f", in run {found['chief_run_id']}" if found["chief_run_id"] else ""
         yield f"the chief splits the intent into tasks{run}"
@@ -138,8 +135,8 @@ def _next_commands(found: Plan) -> list[str]:
 
 
 def _retried(found: Plan, task: Task) -> list[str]:
-    edit, retry = _command(found, "edit", task["id"], "--arg", "NAME=…"), _command(found, "retry", task["id"])
-    return [edit, retry] if (task["error"] or {}).get("code") == "args_invalid" else [retry]
+    option, retry = _CORRECTIONS.get((task["error"] or {}).get("code", "")), _command(found, "retry", task["id"])
+    return [retry] if option is None else [_command(found, "edit", task["id"], option), retry]
 
 
 def chief_is_at_work(found: Plan) -> bool:
@@ -179,8 +176,8 @@ def _described(found: Plan, longest: int | None, gates: Sequence[Gate] = (), pau
     to_read = found["tasks"] if found["status"] in ("draft", "approved") else ()
     words = [(task["id"], _clipped(_dod(task["dod"]), longest)) for task in to_read if task["dod"]]
     defined = [f"task {task_id} will be done when: {dod}" for task_id, dod in words]
-    waits = [*(_waits(found, gate) for gate in gates), *(why for why, _ in pauses)]
-    parts.append(printable.block([*reviewed, *defined, *remarks(found, longest), *waits]))
+    waits = (_waits(found, gate) for gate in gates)
+    parts.append(printable.block([*reviewed, *defined, *remarks(found, longest), *waits, *(why for why, _ in pauses)]))
     parts.append(printable.block(f"next: {command}" for command in next_commands(found, gates, pauses)))
     return "\n\n".join(part for part in parts if part)
 
@@ -196,10 +193,9 @@ def _heading(found: Plan) -> str:
 
 
 def _checklist(tasks: Sequence[Task]) -> str:
-    names = ("", "task", "status", "after", "recipe", "run", "description")
     rows = [
         (
-            _MARKS.get(task["status"], _NOT_BEGUN),
+            _MARKS.get(task["status"], "[ ]"),
             task["id"],
             f"{task['status']}, forced" if task["forced"] else task["status"],
             ", ".join(map(str, task["deps"])),
@@ -209,7 +205,7 @@ def _checklist(tasks: Sequence[Task]) -> str:
         )
         for task in tasks
     ]
-    return formats.table(names, rows)
+    return formats.table(("", "task", "status", "after", "recipe", "run", "description"), rows)
 
 
 def _reviewer(reviewer: Mapping[str, Any]) -> str:

@@ -141,12 +141,16 @@ def test_next_command_is_named(found: dict[str, Any], commands: list[str]):
     assert plan_formats.next_commands(found) == [f"control-room plan {command}" for command in commands]
 
 
-def test_a_task_whose_arguments_do_not_fit_is_edited_before_the_retry() -> None:
-    """A retry alone would start the same run with the same arguments, so the change is offered first."""
-    task = plans.Task(id=1, description="x", recipe_id=SCENE, status=TaskState.FAILED, error=MISFIT)
+@pytest.mark.parametrize(
+    ("code", "option"),
+    [("args_invalid", "--arg NAME=…"), ("unknown_recipe", "--recipe ID"), ("recipe_invalid", "--recipe ID")],
+)
+def test_a_task_that_a_retry_alone_does_not_help_is_edited_first(code: str, option: str) -> None:
+    """A retry alone would start the same run with the same recipe and arguments, so the change is offered first."""
+    task = plans.Task(id=1, description="x", recipe_id=SCENE, status=TaskState.FAILED, error=MISFIT | {"code": code})
 
     assert plan_formats.next_commands(plan(PlanState.FAILED, task)) == [
-        "control-room plan edit sp_x 1 --arg NAME=…",
+        f"control-room plan edit sp_x 1 {option}",
         "control-room plan retry sp_x 1",
     ]
 
