@@ -17,7 +17,8 @@ from app.engine import ports
 MAX_BYTES = 64 * 1024 * 1024  # Largest script.
 
 _Given = tuple[str, plain.Json, int | None]
-_COUNT = {"type": "integer", "minimum": 0, "description": "must be a whole number, not negative"}
+_COUNT = {"type": ["integer", "null"], "minimum": 0, "description": "must be a whole number, not negative, or null"}
+_UNREPORTED = {"input_tokens": None, "output_tokens": None}
 _SECONDS = {"type": "number", "minimum": 0, "maximum": 86_400, "description": "must be from 0 to 86400 seconds"}
 
 ENTRY_SCHEMA: plain.Object = {
@@ -147,7 +148,7 @@ def _entry(value: Mapping[str, Any]) -> Entry:
     reply = ports.AgentReply(
         text=value.get("text", ""),
         agent_session_id=value.get("agent_session_id"),
-        usage=records.Usage(**usage) if usage else None,
+        usage=records.Usage(**_UNREPORTED | usage) if usage else None,
         finish=value.get("finish"),
         error=records.StepError(**error) if error else None,
     )

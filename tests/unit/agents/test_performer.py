@@ -171,7 +171,7 @@ async def test_a_blank_reply_is_a_failure(backing: Backing, text: str) -> None:
     assert result.error is not None
     assert result.error.code == "empty_reply"
     assert result.output is None
-    assert result.usage == records.Usage(input_tokens=9)
+    assert result.usage == records.Usage(input_tokens=9, output_tokens=None)
 
 
 @pytest.mark.parametrize(

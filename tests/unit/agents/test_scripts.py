@@ -84,7 +84,8 @@ async def test_an_entry_can_bring_everything_that_a_reply_has(tmp_path: Path) ->
     )
     reply, failed = [await backend.prompt(prompt(key=key)) for key in "ab"]
 
-    assert (reply.usage, reply.agent_session_id) == (records.Usage(input_tokens=3, cost_usd=0.5), "s1")
+    usage = records.Usage(input_tokens=3, output_tokens=None, cost_usd=0.5)
+    assert (reply.usage, reply.agent_session_id) == (usage, "s1")
     assert failed.error == records.StepError(code="overloaded", message="Too many prompts.")
 
 
@@ -161,9 +162,10 @@ async def test_a_missing_script_is_an_error(tmp_path: Path) -> None:
 class Counting:
     """A backend that counts its prompts, as a recording does not."""
 
-    def __init__(self, *texts: str) -> None:
+    def __init__(self, *texts: str, usage: records.Usage | None = None) -> None:
         self.asked = 0
         self._texts = texts
+        self._usage = usage
 
     def get_name(self) -> str:
         """Return the name of the backend."""
@@ -177,7 +179,7 @@ class Counting:
         """Return the next text, or the number of the prompt."""
         self.asked += 1
         text = self._texts[self.asked - 1] if self.asked <= len(self._texts) else f"reply {self.asked}"
-        return ports.AgentReply(text=text, usage=records.Usage(output_tokens=self.asked))
+        return ports.AgentReply(text=text, usage=self._usage or records.Usage(output_tokens=self.asked))
 
     async def close(self) -> None:
         """Close nothing."""
@@ -227,6 +229,17 @@ async def test_a_recording_is_a_script(tmp_path: Path) -> None:
     played = await ScriptedBackend("script", Script(path), clock.SystemClock()).prompt(prompt(attempt=3))
 
     assert played == recorded
+
+
+@pytest.mark.parametrize("reported", [{"cost_usd": 0.5}, {"input_tokens": 3}, {"output_tokens": 0}])
+async def test_a_recording_keeps_what_was_not_reported(tmp_path: Path, reported: dict[str, Any]) -> None:
+    """A reply whose tokens or price were not reported is recorded as it is, and can be read again."""
+    usage = records.Usage(**{"input_tokens": None, "output_tokens": None} | reported)
+    asked = Counting(usage=usage)
+    both = [await recording(tmp_path / "r.jsonl", asked).prompt(prompt()) for _ in range(2)]
+
+    assert [reply.usage for reply in both] == [usage, usage]
+    assert asked.asked == 1
 
 
 async def test_blank_replies_are_not_recorded(tmp_path: Path) -> None:
