@@ -134,7 +134,7 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         detail={"agent_session_id": "review"},
     ),
     errors.Conflict(
-        f"The conversation review is in use by {_RUN}.",
+        f"The conversation review is in use by {_RUN}, and is free once that has ended.",
         code="session_locked",
         detail={"agent_session_id": "review", "holder": _RUN},
     ),

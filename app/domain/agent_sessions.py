@@ -152,7 +152,7 @@ class AgentSessions(Protocol):
 def locked(agent_session_id: str, holder: str) -> errors.Conflict:
     """Return the error that names the present holder of a session."""
     return errors.Conflict(
-        f"The conversation {agent_session_id:.80} is in use by {holder}.",
+        f"The conversation {agent_session_id:.80} is in use by {holder}, and is free once that has ended.",
         code="session_locked",
         detail={"agent_session_id": agent_session_id, "holder": holder},
     )

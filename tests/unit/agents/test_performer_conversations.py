@@ -125,6 +125,7 @@ async def test_a_conversation_that_another_run_speaks_in_is_not_waited_for(
     await first
 
     assert (failed.value.code, failed.value.detail["holder"]) == ("session_locked", "run-a")
+    assert "run-a, and is free once that has ended" in failed.value.message
     assert len(stage.backend.prompts) == 1
 
 
