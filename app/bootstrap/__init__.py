@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         examine_agents,
         examine_backend,
         examine_backends,
+        outdated_service,
         speak_locally,
     )
     from app.bootstrap.container import Application, build, prepare_project, rebuild_index
@@ -46,6 +47,7 @@ __all__ = [
     "examine_backends",
     "export_runs",
     "import_runs",
+    "outdated_service",
     "prepare_project",
     "real_platform",
     "rebuild_index",

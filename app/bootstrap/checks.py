@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from pathlib import Path
 from typing import Any
 
-from app import errors, settings
+from app import clock, errors, settings
 from app.bootstrap import spending
 from app.bootstrap.catalogue import prompt_folders, unused_backends
 from app.bootstrap.definitions import Definitions, reference_of
@@ -48,6 +49,16 @@ def examine_agents(chosen: settings.Settings) -> list[dict[str, Any]]:
     asked = {agent.id: (agent.backend, agent.model or library.USUAL_MODEL) for agent in people.agents}
     lacking = {each: unused.lack(each[0], model=each[1]) for each in {*asked.values()}}
     return [agent.to_json() | {"problem": lacking[asked[agent.id]]} for agent in people.agents]
+
+
+def outdated_service(chosen: settings.Settings) -> str | None:
+    """Return the remark that the project's service has not read the last change of `agents.json`; None if it has."""
+    with contextlib.suppress(OSError, ValueError, errors.ConfigurationError):
+        service = directory_of(chosen.project, real_platform({})).service() or {}
+        changed = (chosen.project.data_directory / "agents.json").stat().st_mtime
+        if service.get("url") and service["since"] and changed > clock.instant(service["since"]).timestamp():
+            return f"the service at {service['url']} reads agents.json only when it starts: restart it for the changes"
+    return None
 
 
 def examine_backends(chosen: settings.Settings) -> list[dict[str, Any]]:

@@ -104,6 +104,8 @@ def check_agents(place: options.Place, as_json: bool) -> int:
     else:
         terminal.say_block(formats.agents(found) + "\n")
         terminal.say_block(formats.backends(bootstrap.examine_backends(place.settings())))
+    if (outdated := bootstrap.outdated_service(place.settings())) is not None:
+        terminal.warn(f"warning: {outdated}")
     return exit_codes.ExitCode.CONFIGURATION if any(agent["problem"] for agent in found) else exit_codes.ExitCode.DONE
 
 

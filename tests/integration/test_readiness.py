@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app import bootstrap
+from app.storage import data_directory
 from tests.integration import served
 from tests.integration.project import DISCOVER, Project, agent_step
 
@@ -151,6 +154,26 @@ async def test_an_agent_lists_its_missing_model(service: served.Served) -> None:
 
     assert faults["named-1"] is None
     assert "names no model for sonnet" in faults["unnamed-1"]
+
+
+def test_a_service_that_has_not_read_the_last_agents_is_named(project: Project) -> None:
+    """A check of agents names a running service that started before the file was changed, and no other."""
+    chosen, found = served.chosen(project), list[str | None]()
+    platform = bootstrap.real_platform({})
+    directory = data_directory.DataDirectory(project.data, clock=platform.clock, ids=platform.ids)
+    directory.prepare()
+    file, started = project.data / "agents.json", platform.clock.now().timestamp()
+    lock = directory.lock_service()
+    address = "http://127.0.0.1:1"
+    for url, changed in ((None, started + 60), (address, started - 60), (address, started + 60)):
+        lock.announce(url)
+        os.utime(file, (changed, changed))
+        found.append(bootstrap.outdated_service(chosen))
+    lock.release()
+
+    assert found[:2] == [None, None]
+    assert address in str(found[2])
+    assert bootstrap.outdated_service(chosen) is None
 
 
 async def test_a_plan_is_not_begun_without_a_backend(service: served.Served) -> None:
