@@ -161,10 +161,14 @@ def remove(place: options.Place, name: str) -> int:
 @options.as_json
 @options.anywhere
 def limits(place: options.Place, as_json: bool, run_id: str, lifted: tuple[str, ...], **given: Any) -> int:
-    """Change the limits of an unfinished run; one paused at a limit continues if it now fits."""
+    """Change the limits of an unfinished run; a service continues one paused at a limit if it now fits."""
     lifted = _named(lifted, RANGES)
     changes = {name: value for name, value in given.items() if value is not None} | dict.fromkeys(lifted)
-    return exit_codes.shown(place.ask(limit_run, run_id, changes), as_json, _limited)
+    found = place.ask(limit_run, run_id, changes)
+    code = exit_codes.shown(found, as_json, _limited)
+    if place.server is None and found["status"] == "paused":
+        terminal.warn(f"continue it with: control-room runs unpause {run_id}{options.again()}")
+    return code
 
 
 def _table(found: Sequence[Mapping[str, Any]]) -> str:

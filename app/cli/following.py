@@ -221,6 +221,8 @@ def _report_end(
     # The events may not have shown the error: an ending can be lost, or be older than the damage of the run.
     if error is not None and not (error == shown_error and terminal.is_shared()):
         terminal.warn(f"{status}: {error}")
+    if status == "paused":
+        halting.print_unpausing(detail, client)
     if interrupted:
         _print_interrupted(detail["run_id"])
     if interrupted:

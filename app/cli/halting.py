@@ -65,15 +65,18 @@ async def paused_of_session(client: Client, session_id: str, most: int) -> list[
     return [await client.call(use_cases.show_run, row["run_id"]) for row in found]
 
 
+def print_unpausing(detail: JsonObject, client: Client) -> None:
+    """Print the command that continues a run after the limit that paused it is raised; a service continues it."""
+    if client.executes and (pause(detail)[1] or "").startswith(_RAISED):
+        terminal.warn(f"  and then: control-room runs unpause {detail['run_id']}{options.again()}")
+
+
 def _print_pause(detail: JsonObject, client: Client) -> None:
     why, command = pause(detail)
     terminal.warn(why)
-    if command is None:
-        return
-    terminal.warn(f"  continue with: {options.led(command)}")
-    if client.executes and command.startswith(_RAISED):
-        # A service would continue it by itself.
-        terminal.warn(f"  and then: control-room runs unpause {detail['run_id']}{options.again()}")
+    if command is not None:
+        terminal.warn(f"  continue with: {options.led(command)}")
+        print_unpausing(detail, client)
 
 
 async def print_halts(client: Client, held: Sequence[JsonObject]) -> None:

@@ -133,6 +133,20 @@ def test_limits_of_policies_are_shown_whole(tmp_path: Path, cli: Any) -> None:
     assert "cost_usd 0.035, tokens 1,234,567, wall_seconds 2,592,000" in shown
 
 
+def test_a_run_paused_at_a_limit_names_both_commands_that_continue_it(tmp_path: Path, cli: Any) -> None:
+    """Without a service, raising the limit continues nothing: the run and the raise name the next command."""
+    made = Project(tmp_path / "p")
+    project = ("--project", str(made.root))
+    scene = ("--arg", "scene_path=Story/Scenes/SCN-the-arrival.md")
+    paused = cli("run", "draft", *scene, "--max-calls", "0", *project)[2]
+    run_id = json.loads(cli("runs", "list", "--json", *project)[1])[0]["run_id"]
+    raised = cli("runs", "limits", run_id, "--max-calls", "9", *project)[2]
+    order = f"control-room runs unpause {run_id} --project {made.root}"
+
+    assert f"runs limits {run_id} --max-calls N" in paused
+    assert [order in each for each in (paused, raised)] == [True, True]
+
+
 def test_a_trigger_shows_why_it_started_nothing_in_full(tmp_path: Path, cli: Any) -> None:
     """The table shows whole refusal reasons, since senders of deliveries are referred to it, and a run's values."""
     reason = f"$.args.scene_path: {'a long way down ' * 20}[args_invalid]"
