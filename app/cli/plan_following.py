@@ -118,7 +118,8 @@ async def _waiting(client: Client, plan: JsonObject) -> list[JsonObject]:
 
 
 async def _report_end(client: Client, plan: JsonObject, waiting: Sequence[JsonObject]) -> int:
-    await halting.print_halts(client, waiting)
+    # Raising a limit unpauses the runs of plans, and the command that follows the plan executes them.
+    await halting.print_halts(client, waiting, f"control-room plan follow {plan['session_id']}")
     interrupted = client.stopping and not rests(plan)
     _print_next(plan, is_interrupted=interrupted, waits=bool(waiting))
     if interrupted:

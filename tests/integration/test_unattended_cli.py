@@ -147,6 +147,26 @@ def test_a_run_paused_at_a_limit_names_both_commands_that_continue_it(tmp_path: 
     assert [order in each for each in (paused, raised)] == [True, True]
 
 
+def test_a_plan_paused_at_a_limit_names_the_command_that_continues_it(tmp_path: Path, cli: Any) -> None:
+    """Raising the limit unpauses the run of a plan, and the order beside it executes that run and the plan."""
+    made = Project(tmp_path / "p")
+    project = ("--project", str(made.root))
+    args = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
+    task = {"description": "Draft it", "recipe_id": "draft", "args": args}
+    (tmp_path / "plan.json").write_text(json.dumps({"intent": "All", "tasks": [task]}))
+    (tmp_path / "policies.json").write_text('{"policies": [{"recipe_id": "draft", "limits": {"calls": 0}}]}')
+    cli("policies", "set", str(tmp_path / "policies.json"), *project)
+    plan = json.loads(cli("plan", "create", "--file", str(tmp_path / "plan.json"), "--json", *project)[1])
+    cli("plan", "approve", plan["session_id"], *project)
+    paused = cli("plan", "start", plan["session_id"], *project)[2]
+    raised, order = re.findall(r"(?:continue with|and then): control-room (.*)", paused)
+    cli(*raised.replace(" N ", " 9 ").split())
+    code, _, err = cli(*order.split())
+
+    assert order == " ".join(("plan", "follow", plan["session_id"], *project))
+    assert code == 0, err
+
+
 def test_a_trigger_shows_why_it_started_nothing_in_full(tmp_path: Path, cli: Any) -> None:
     """The table shows whole refusal reasons, since senders of deliveries are referred to it, and a run's values."""
     reason = f"$.args.scene_path: {'a long way down ' * 20}[args_invalid]"
