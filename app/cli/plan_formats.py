@@ -110,8 +110,9 @@ def failure(task: Task) -> str:
 def next_commands(found: Plan, gates: Sequence[Gate] = (), pauses: Sequence[Pause] = ()) -> list[str]:
     """Return the commands that can be typed next: answers to open questions first, then the most likely ones."""
     unpausing = dict.fromkeys(options.led(command) for _, command in pauses if command is not None)
-    accepts = [_command(found, "accept", each["id"]) for each in proposals(found)[:HINTS]]
-    return [*map(formats.answer_command, gates[:HINTS]), *unpausing, *_next_commands(found), *accepts]
+    begun = {task["id"]: "dismiss" for task in found["tasks"] if task["status"] in ("running", "done")}
+    decided = [_command(found, begun.get(each["task"], "accept"), each["id"]) for each in proposals(found)[:HINTS]]
+    return [*map(formats.answer_command, gates[:HINTS]), *unpausing, *_next_commands(found), *decided]
 
 
 def _next_commands(found: Plan) -> list[str]:
@@ -185,11 +186,10 @@ def _described(found: Plan, longest: int | None, gates: Sequence[Gate] = (), pau
 def _heading(found: Plan) -> str:
     names = ("intent", "working_dir", "parent_run_id")
     more = [f"{name}: {found[name]}" for name in names if found[name]]
-    joined = ", ".join(f"{name}={value}" for name, value in found["labels"].items())
-    labels = [f"labels: {joined}"] if joined else []
-    labels += [f"review: {_reviewer(found['reviewer'])}"] if found.get("reviewer") else []
-    first = f"plan {found['session_id']} {found['status']} (revision {found['revision']})"
-    return printable.block([first, *more, *labels])
+    labels = ", ".join(f"{name}={value}" for name, value in found["labels"].items())
+    more += [f"labels: {labels}"] if labels else []
+    more += [f"review: {_reviewer(found['reviewer'])}"] if found.get("reviewer") else []
+    return printable.block([f"plan {found['session_id']} {found['status']} (revision {found['revision']})", *more])
 
 
 def _checklist(tasks: Sequence[Task]) -> str:

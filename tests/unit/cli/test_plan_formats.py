@@ -10,6 +10,7 @@ import pytest
 from app.cli import exit_codes, plan_following, plan_formats
 from app.domain import plans
 from app.domain.plans import PlanState, TaskState
+from app.domain.task_reviews import Proposal, ProposalKind
 
 AT = "2026-02-10T14:30:00.000Z"
 ERROR = {"code": "empty_reply", "message": "the agent said nothing", "key": "draft", "detail": {}}
@@ -152,6 +153,22 @@ def test_a_task_that_a_retry_alone_does_not_help_is_edited_first(code: str, opti
     assert plan_formats.next_commands(plan(PlanState.FAILED, task)) == [
         f"control-room plan edit sp_x 1 {option}",
         "control-room plan retry sp_x 1",
+    ]
+
+
+def test_a_proposal_about_a_begun_task_can_only_be_dismissed() -> None:
+    """The command that accepts a proposal is not named once the plan would refuse it."""
+    kinds = ((ProposalKind.EDIT_TASK, 1), (ProposalKind.REMOVE_TASK, 3), (ProposalKind.ADD_TASK, None))
+    proposals = tuple(
+        Proposal(id=number, after_task=1, kind=kind, task=task) for number, (kind, task) in enumerate(kinds, 1)
+    )
+    found = plan(PlanState.PAUSED, *TASKS[:3], proposals=proposals)
+
+    assert [command.split(" ", 2)[2] for command in plan_formats.next_commands(found)] == [
+        "resume sp_x",
+        "dismiss sp_x 1",
+        "accept sp_x 2",
+        "accept sp_x 3",
     ]
 
 
