@@ -127,6 +127,7 @@ class Decisions:
     """When a pause or a stop released its open attempts, with those begun, by key; None once it is taken up again."""
     ended: Ended | None = None  # Its ending, unless it has been resumed since.
     resumed_at: str | None = None  # When a person last resumed it after it had ended.
+    overruled_at: str | None = None  # When it had ended before that.
     dead: frozenset[int] = _NOTHING  # Positions of journal lines that replay skips.
     attempts: dict[str, list[Started]] = field(default_factory=dict)
     """Attempts begun since the last unpause, release or resume, by key."""
@@ -273,7 +274,7 @@ class Decisions:
         # A run that another process merely left behind continues unchanged, with its questions and deadlines.
         if self.ended is not None:
             self.overrides["resumed"] = True
-            self.resumed_at = line["at"]
+            self.resumed_at, self.overruled_at = line["at"], self.ended.at
         if self.ended is not None or line["dead"]:
             self.due.clear()
             self.asked.clear()

@@ -228,9 +228,13 @@ def agent_session_id(run_id: str, restarts: int) -> str:
     return plain.derived_id(f"agent session {run_id} {restarts}")
 
 
-def child_key(parent_run_id: str, key: str) -> str:
-    """Return the idempotency key of the run that a step of another run starts."""
-    return f"{child_keys(parent_run_id)}{plain.sha256(key.encode())[:32]}"
+def child_key(parent_run_id: str, key: str, again: int = 0) -> str:
+    """Return the idempotency key of the run that a step of another run starts.
+
+    Args:
+        again: Number of resumes that had the step performed once more after its run was done.
+    """
+    return f"{child_keys(parent_run_id)}{plain.sha256(key.encode())[:32]}{f':{again}' if again else ''}"
 
 
 def child_keys(parent_run_id: str) -> str:

@@ -40,7 +40,8 @@ async def above(store: stores.RunStore, drivers: Mapping[str, ports.Driver], run
         if driver is None or loaded.decisions.paused is not None or row.owner == "foreign":
             break
         asks = await dry_replay.open_asks(loaded, driver, functools.partial(store.read_blob, parent))
-        if not any(requests.is_child_of(below, loaded.start, key, ask.operation) for key, ask in asks.items()):
+        again = functools.partial(requests.times_again, loaded.records, loaded.decisions.dead)
+        if not any(requests.is_child_of(below, loaded.start, key, ask.operation, again) for key, ask in asks.items()):
             break
         found.append(parent)
         below = loaded.start

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from app import errors
-from app.domain import concurrency, json_text, operations, plain, runs, shapes, states
+from app.domain import concurrency, json_text, operations, plain, records, runs, shapes, states
 from app.domain import limits as run_limits
 from app.domain.approvals import Approvals
 from app.domain.concurrency import Concurrency
@@ -98,8 +98,21 @@ class StartRequest:
         return plain.sha256(plain.canonical(asked | bounds))
 
 
-def of_child(run: runs.RunStart, key: str, operation: operations.ChildRun) -> StartRequest:
-    """Return the request for the run that a step asks for, in the workspace and with the priority of its own run."""
+def times_again(found: Sequence[records.Record], dead: Collection[int], key: str) -> int:
+    """Return how often resumes had a step performed once more although it was done, as of a run's journal.
+
+    Args:
+        dead: Positions of the lines that resumes have set aside.
+    """
+    return sum(record.key == key and record.done and record.position in dead for record in found)
+
+
+def of_child(run: runs.RunStart, key: str, operation: operations.ChildRun, again: int = 0) -> StartRequest:
+    """Return the request for the run that a step asks for, in the workspace and with the priority of its own run.
+
+    Args:
+        again: As `times_again` returns it.
+    """
     return StartRequest(
         recipe_id=operation.recipe_id,
         args=operation.args,
@@ -108,7 +121,7 @@ def of_child(run: runs.RunStart, key: str, operation: operations.ChildRun) -> St
         priority=run.priority,
         parent_run_id=run.run_id,
         owner=run.owner,
-        idempotency_key=runs.child_key(run.run_id, key),
+        idempotency_key=runs.child_key(run.run_id, key, again),
     )
 
 
@@ -117,11 +130,17 @@ def of_other_child(request: StartRequest) -> StartRequest:
     return dataclasses.replace(request, idempotency_key=f"{request.idempotency_key}:{request.sha256()[:16]}")
 
 
-def is_child_of(child: runs.RunStart, run: runs.RunStart, key: str, operation: operations.Operation) -> bool:
-    """Return whether a run is the one that an open step of another run asks for."""
+def is_child_of(
+    child: runs.RunStart, run: runs.RunStart, key: str, operation: operations.Operation, again: Callable[[str], int]
+) -> bool:
+    """Return whether a run is the one that an open step of another run asks for.
+
+    Args:
+        again: Returns `times_again` of a step of the other run.
+    """
     if not isinstance(operation, operations.ChildRun):
         return False
-    request = of_child(run, key, operation)
+    request = of_child(run, key, operation, again(key))
     if child.idempotency_key == request.idempotency_key:
         return not run.resumed or child.request_sha256 == request.sha256()
     return run.resumed and child.idempotency_key == of_other_child(request).idempotency_key

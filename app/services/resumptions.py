@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from app import errors
 from app.domain import records, runs, states, views
 from app.engine import fork_replay, ports, step_rules, stores
-from app.services.requests import ResumeRequest, is_child_of
+from app.services.requests import Moved, ResumeRequest, Started, is_child_of, times_again
 from app.services.starting import Starter
 
 _ENDED = (states.RunState.FAILED.value, states.RunState.CANCELLED.value)
@@ -80,13 +80,35 @@ class Resumptions:
             return []
         planned = await self.planned(run_id, wanted)
         resumed = dataclasses.replace(planned.start, resumed=True)
+        dead = planned.source.decisions.dead | planned.dead
+        again = functools.partial(times_again, planned.source.records, dead)
         found: list[str] = []
         for child in ended:
             start = (await self._store.read(child)).start
             for key, ask in planned.found.asks.items():
-                if is_child_of(start, resumed, key, ask.operation):
+                if is_child_of(start, resumed, key, ask.operation, again):
                     found += [*await self._resumed_with(child, key), child]
         return found
+
+    async def reached(
+        self, child: Started, parent: str, resume: Callable[[str, ResumeRequest], Awaitable[Moved]]
+    ) -> None:
+        """Resume a failed or cancelled run that a resumed run asks for only now, after other steps.
+
+        Nothing is resumed that was resumed since the earlier end of the resumed run, or that began after its resume.
+        """
+        if child.status.value not in _ENDED:
+            return
+        above, below = (await self._store.read(parent)).decisions, await self._store.read(child.run_id)
+        resumed_at, overruled_at = above.resumed_at or "", above.overruled_at or ""
+        if below.start.created_at > resumed_at or (below.decisions.resumed_at or "") > overruled_at:
+            return
+        try:
+            await resume(child.run_id, ResumeRequest())
+        except errors.Conflict as error:
+            # Its former end, the denial, counts again.
+            if error.code != "gate_denied":
+                raise
 
     async def _resumed_with(self, child: str, key: str) -> list[str]:
         try:

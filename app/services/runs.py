@@ -147,11 +147,17 @@ class Runs(RunQueries):
         # A process that died between the child's folder and the parent's line has left the child unqueued.
         if started.existed and not started.status.finished:
             await self._engine.submit(started.run_id)
+        elif started.existed and call.run.resumed:
+            await self.resumptions.reached(started, call.run.run_id, self.resume)
         return started.run_id
 
     async def _child(self, call: ports.Call) -> Started:
         assert isinstance(call.operation, operations.ChildRun)
-        request = requests.of_child(call.run, call.key, call.operation)
+        again = 0
+        if call.recorded:
+            parent = await self._store.read(call.run.run_id)
+            again = requests.times_again(parent.records, parent.decisions.dead, call.key)
+        request = requests.of_child(call.run, call.key, call.operation, again)
         try:
             return await self.start(request)
         except errors.Conflict as error:
