@@ -12,6 +12,7 @@ from app.domain import plain, records, shapes
 from app.services.requests import Moved, ResumeRequest
 
 Order: TypeAlias = Literal["resume", "fork"]  # Orders that can be previewed.
+Action: TypeAlias = Literal["taken_over", "kept", "again", "next", "dropped"]  # What an order does with a step.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +60,9 @@ class StepPreviewed(shapes.Shape):
     """A step, and what an order would do with it."""
 
     key: str  # Name of the step within its run.
-    action: Literal["taken_over", "kept", "again", "next"]
-    """`taken_over` by a fork, `kept` by a resume: not performed and not paid again; `again`: performed once more;
-    `next`: performed for the first time.
+    action: Action
+    """`taken_over` by a fork, `kept` by a resume: not performed and not paid again; `again`: performed once more, if
+    the run still reaches it; `next`: performed for the first time; `dropped`: the run ends without it.
     """
     why: str  # Reason for the action.
     agent_id: str | None = shapes.omitted()  # Agent of the step.
@@ -80,7 +81,7 @@ class PreviewReport(shapes.Shape):
     steps: tuple[StepPreviewed, ...]
     """Steps in the order of the journal, then the next ones; at most 2,000."""
     taken_over: int  # Number of steps that are not performed again.
-    again: int  # Number of finished steps that are performed once more.
+    again: int  # Number of finished steps that are performed once more, if the run still reaches them.
     finished: bool  # Whether no step is left to perform, so that the run ends at once.
     calls_at_most: int | None  # Most calls of agents from here on; None: no known limit.
     cost_usd_at_most: float | None  # Highest price of these calls; None: no known limit.

@@ -11,7 +11,7 @@ from app import errors
 from app.domain import limits, records, runs, usage_sums, views
 from app.engine import fork_replay, ports, resuming, stores
 from app.services import conversation_binding, faults, fork_requests, run_reader, worst_cases
-from app.services.fork_requests import ForkRequest, Order, PreviewReport, StepPreviewed
+from app.services.fork_requests import Action, ForkRequest, Order, PreviewReport, StepPreviewed
 from app.services.forking import Forks
 from app.services.resumptions import Resumptions
 from app.services.starting import Starter
@@ -73,6 +73,7 @@ class Previews:
         kept = {record.position for record in found.kept}
         named = request.from_key is not None or request.line is not None
         why = _Why(
+            finished=found.finished,
             kept="the fork asks for exactly this",
             left_out=planned.left_out,
             root=_NAMED if named else _CAUSE,
@@ -90,6 +91,7 @@ class Previews:
             raise errors.RequestInvalid(message, code="recipe_differs", key=found.differs.key)
         await self._resumptions.below(run_id, wanted)
         why = _Why(
+            finished=found.finished,
             kept="it is finished",
             left_out=dead,
             root=_NAMED if wanted.from_key is not None else _CAUSE,
@@ -109,7 +111,8 @@ class Previews:
         found: fork_replay.Replayed,
     ) -> PreviewReport:
         living = fork_replay.living(source)
-        again = [record for record in living if record.position not in kept]
+        others = [record for record in living if record.position not in kept]
+        again = [] if found.finished else others
         paid = source.records if order == "resume" else ()
         limit = _limited(self._limit(start, found), start, paid)
         driver = self._drivers[start.dialect]
@@ -122,7 +125,7 @@ class Previews:
             ok=True,
             problems=(),
             steps=tuple([*_steps(living, kept, why, order), *_next(found, again)][:_MOST_STEPS]),
-            taken_over=len(living) - len(again),
+            taken_over=len(living) - len(others),
             again=len(again),
             finished=found.finished,
             calls_at_most=limit.most,
@@ -188,14 +191,23 @@ def _is_call(record: records.Record) -> bool:
 
 class _Why:
     def __init__(
-        self, kept: str, left_out: AbstractSet[int], root: str, differs: errors.NondeterminismFault | None
+        self,
+        finished: bool,
+        kept: str,
+        left_out: AbstractSet[int],
+        root: str,
+        differs: errors.NondeterminismFault | None,
     ) -> None:
+        self.finished = finished
         self.kept = kept
         self._left_out = left_out
         self._root = root
         self._differs = differs
 
-    def again(self, record: records.Record) -> str:
+    def other(self, record: records.Record) -> str:
+        """Return why a step is performed again, or is not reached any more."""
+        if self.finished:
+            return "the run ends before it"
         if record.position in self._left_out or self._differs is None:
             return self._root
         if record.key != self._differs.key:
@@ -222,12 +234,14 @@ def _difference(fault: errors.NondeterminismFault) -> str:
 def _steps(
     living: Iterable[records.Record], kept: AbstractSet[int], why: _Why, order: Order
 ) -> Iterator[StepPreviewed]:
+    stays: Action = "taken_over" if order == "fork" else "kept"
+    other: Action = "dropped" if why.finished else "again"
     for record in living:
-        stays = record.position in kept
+        is_kept = record.position in kept
         yield StepPreviewed(
             key=record.key,
-            action=("taken_over" if order == "fork" else "kept") if stays else "again",
-            why=why.kept if stays else why.again(record),
+            action=stays if is_kept else other,
+            why=why.kept if is_kept else why.other(record),
             usage=record.usage,
             **fork_requests.fields(record.line),
         )

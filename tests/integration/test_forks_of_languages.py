@@ -90,6 +90,26 @@ async def test_a_preview_counts_no_reminder_of_a_kept_step(project: Project) -> 
     assert answer.json()["calls_at_most"] == 2
 
 
+async def test_a_preview_drops_steps_that_the_run_does_not_reach(project: Project) -> None:
+    """A preview of a fork that ends at once repeats no step, and pays for none."""
+    project.write(".control-room/recipes/agent_recipes/small.json", json.dumps(machines.recipe()))
+    project.say("review", text='{"outcome": "no-issues"}')
+    project.say("*", text='{"outcome": "committed"}')
+    async with served.in_process(project) as service:
+        source = await service.run("small", args={"backend": "said"})
+        changes = {"args": {"max_steps": 1}}
+        body = {"order": "fork", **changes}
+        preview = (await service.http.post(f"/api/runs/{source['run_id']}/preview", json=body)).json()
+        fork, lines = await forked(service, source["run_id"], **changes)
+
+    assert (source["status"], fork["error"]["code"], len(lines)) == ("done", "max_total_steps", 1)
+    assert [(step["key"], step["action"]) for step in preview["steps"]] == [
+        ("review", "taken_over"),
+        ("commit", "dropped"),
+    ]
+    assert (preview["finished"], preview["taken_over"], preview["again"], preview["calls_at_most"]) == (True, 1, 0, 0)
+
+
 async def test_a_flow_of_amplifier(project: Project) -> None:
     """Variables that contain the run's identity keep their values, so that later steps are taken over, too."""
     project.say("*", text="The lantern was dark.")
