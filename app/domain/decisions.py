@@ -114,6 +114,7 @@ class Decisions:
     first_taken_at: str | None = None  # When a process first took it up.
     taken_since_resume: bool = False  # Whether a process took it up since it was created or last resumed.
     cancel_requested_at: str | None = None  # When its cancel was requested, if since the last resume.
+    cancelled_by: Mapping[str, plain.Json] | None = None  # Author of that request, if it is known.
     superseded_by: Mapping[str, plain.Json] | None = None
     """Newer run of its concurrency key that cancelled it, `{run_id, key}`."""
     paused: str | None = None  # Reason of the present pause; None while not paused.
@@ -180,6 +181,7 @@ class Decisions:
             case DecisionKind.CANCEL_REQUESTED:
                 if self.cancel_requested_at is None:
                     self.cancel_requested_at, self.superseded_by = line["at"], line.get("superseded_by")
+                    self.cancelled_by = authors.in_line(line)
             case DecisionKind.PAUSED:
                 self._pause(line)
             case DecisionKind.UNPAUSED:

@@ -149,7 +149,8 @@ class Explanations:
             text = f"The data directory cannot be written: {why}; the run continues once it can"
             return _Found(status=view.status, causes=[_cause(run_id, "storage", text, view.updated_at)])
         if view.status is states.RunState.PAUSED and view.reason != decisions.CANCELLING:
-            return _Found(status=view.status, causes=[rest_causes.pause(run_id, view)])
+            by = await self._stopped_by(run_id)
+            return _Found(status=view.status, causes=[rest_causes.pause(run_id, view, by)])
         before = [_cause(run_id, kind, text, None) for kind, text in _STOPPING if view.reason == kind]
         if self._engine.view(run_id) is None and self._engine.standing(run_id) is None:
             before += await self._elsewhere(run_id, view)
@@ -166,17 +167,29 @@ class Explanations:
         return await self._of_steps(run_id, view, before)
 
     async def _ended(self, run_id: str, view: views.RunView) -> Cause:
-        cause, above = rest_causes.ending(run_id, view), view.start.parent_run_id
+        by = await self._stopped_by(run_id) if view.status is states.RunState.CANCELLED else None
+        cause, above = rest_causes.ending(run_id, view, by), view.start.parent_run_id
         if view.status is states.RunState.FAILED and cause.act is not None and await self._is_denied_below(view):
             return rest_causes.denied(cause)
         if view.status is not states.RunState.CANCELLED or above is None:
             return cause
         # A run of another project may have started this one.
         with contextlib.suppress(errors.NotFound):
-            if (await self._store.summary(above)).status == states.RunState.CANCELLED:
+            row, text = await self._store.summary(above), ""
+            if row.status == states.RunState.CANCELLED:
                 text = f"{cause.text}, as was run {above}, which started it"
+            elif by is None and row.status == states.RunState.FAILED and _is_before(row.completed_at, view):
+                text = f"{cause.text}, because run {above}, which started it, had failed"
+            if text:
                 return dataclasses.replace(cause, text=text, act=f"control-room runs resume {above}")
         return cause
+
+    async def _stopped_by(self, run_id: str) -> Mapping[str, plain.Json] | None:
+        """Return the author of the cancel or the pause that stopped a run, if it is known."""
+        with contextlib.suppress(errors.ControlRoomError, errors.StorageFault):
+            decided = (await self._store.read(run_id)).decisions
+            return decided.paused_by if decided.ended is None else decided.cancelled_by
+        return None
 
     async def _is_denied_below(self, view: views.RunView) -> bool:
         seen: set[str] = set()
@@ -332,6 +345,10 @@ _STOPPING: tuple[tuple[explanations.CauseKind, str], ...] = (
     ("pausing", "It pauses as soon as its open steps have ended"),
     ("cancelling", "It is being cancelled"),
 )
+
+
+def _is_before(ended_at: str | None, view: views.RunView) -> bool:
+    return ended_at is not None and view.completed_at is not None and ended_at <= view.completed_at
 
 
 def _busy(view: views.RunView, holder: str | None) -> Cause:

@@ -6,15 +6,19 @@ import dataclasses
 from collections.abc import Mapping
 
 from app import printable
-from app.domain import allowed_orders, explanations, plain, states, stop_reasons, views
+from app.domain import allowed_orders, authors, explanations, plain, states, stop_reasons, views
 from app.domain.explanations import Cause
 from app.domain.unreadable import Unreadable
 
 _STEPS_NAMED = 4
 
 
-def ending(run_id: str, view: views.RunView) -> Cause:
-    """Return how a run ended, and the command that continues it."""
+def ending(run_id: str, view: views.RunView, by: Mapping[str, plain.Json] | None) -> Cause:
+    """Return how a run ended, and the command that continues it.
+
+    Args:
+        by: Author of its cancel, if it is known.
+    """
     if view.status is states.RunState.DONE:
         ending = view.ending or {}
         partial = f", but only in part: {_partly(ending)}" if ending.get("partial") else ""
@@ -23,7 +27,9 @@ def ending(run_id: str, view: views.RunView) -> Cause:
         return _cause(run_id, "ended", f"It is done{partial}", view.completed_at)
     act: str | None = f"control-room runs resume {run_id}"
     if view.status is states.RunState.CANCELLED:
-        return _cause(run_id, "ended", f"It was cancelled{_superseded(view.ending)}", view.completed_at, act=act)
+        who = f" by {name}" if (name := _name(by)) else ""
+        text = f"It was cancelled{_superseded(view.ending) or who}"
+        return _cause(run_id, "ended", text, view.completed_at, act=act)
     text = f"It failed: {_reported(view.error)}"
     # A repair must come before a resume, which would be refused.
     if view.error is not None and view.error.get("code") == "journal_corrupt":
@@ -35,6 +41,11 @@ def ending(run_id: str, view: views.RunView) -> Cause:
 def denied(cause: Cause) -> Cause:
     """Return how a run ended that a denial ended, in itself or in a run that it waited for."""
     return dataclasses.replace(cause, text=f"{cause.text}; a denial is final, so only a new run can continue", act=None)
+
+
+def _name(author: Mapping[str, plain.Json] | None) -> str | None:
+    found = None if author is None else authors.named(author)
+    return None if found is None or found.name is None else f"{found.name}{' (claimed)' if found.claimed else ''}"
 
 
 def _superseded(ending: Mapping[str, plain.Json] | None) -> str:
@@ -57,12 +68,16 @@ def _listed(keys: list[plain.Json]) -> str:
     return f"step{'s' if len(keys) > 1 else ''} {', '.join(shown)}{more}"
 
 
-def pause(run_id: str, view: views.RunView) -> Cause:
-    """Return why a run is paused, and the command that continues it."""
+def pause(run_id: str, view: views.RunView, by: Mapping[str, plain.Json] | None) -> Cause:
+    """Return why a run is paused, and the command that continues it.
+
+    Args:
+        by: Author of its pause, if it is known.
+    """
     reason = view.reason or "paused"
     act, since = stop_reasons.act(run_id, reason, view.error), view.paused_at or view.updated_at
     if reason == stop_reasons.BY_PERSON:
-        return _cause(run_id, "paused", "A person paused it", since, act=act)
+        return _cause(run_id, "paused", f"{_name(by) or 'A person'} paused it", since, act=act)
     text = _reported(view.error, known=reason) if view.error else stop_reasons.of(reason).text
     parked = _cause(run_id, "parked", f"It is parked ({reason}): {text}", since, act=act)
     return dataclasses.replace(parked, until=stop_reasons.until(view.error))

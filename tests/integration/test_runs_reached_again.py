@@ -92,3 +92,22 @@ async def test_a_denied_run_that_is_reached_later_stays_denied(service: served.S
 
     assert (failed["error"]["code"], failed["error"]["key"]) == ("child_failed", "sub")
     assert [status for status, _ in await _below(service, run_id)] == ["failed"]
+
+
+async def test_a_run_that_its_failed_parent_ended_names_it(service: served.Served) -> None:
+    """A run that was cancelled because a sibling step failed explains this, and names the run to resume."""
+    stage = {"name": "look", "steps": [BEGIN], "approval": {"required": True, "prompt": "Well?"}}
+    fails = {"id": "fails", "type": "bash", "command": "until test -e fail.flag; do sleep 0.01; done; false"}
+    both = {"id": "both", "parallel": True, "substeps": [{**SUB, "context": {}}, fails]}
+    for document in (later(both, name="parent"), staged(stage, name="child")):
+        service.project.write(f"{OWN}/{document['name']}.yaml", json.dumps(document))
+    run_id = await service.start("parent")
+    child = await _first_below(service, run_id)
+    await service.until(child, "waiting")
+    service.project.write("fail.flag", "")
+    await service.until(run_id, "failed")
+    await service.until(child, "cancelled")
+    (cause,) = (await service.http.get(f"/api/runs/{child}/why")).json()["chain"]
+
+    assert cause["text"] == f"It was cancelled, because run {run_id}, which started it, had failed"
+    assert cause["act"] == f"control-room runs resume {run_id}"

@@ -252,6 +252,19 @@ async def test_pauses_and_endings(project: Project) -> None:
     assert told[failed]["act"] == f"control-room runs resume {failed}"
 
 
+async def test_why_names_who_stopped_a_run(project: Project) -> None:
+    """A paused or cancelled run names the author of that order."""
+    asking.add(project, "ship", *asking.SHIP)
+    async with asking.in_process(project) as service:
+        paused, cancelled = [await service.start("ship") for _ in range(2)]
+        for run_id, order in ((paused, "pause"), (cancelled, "cancel")):
+            await service.until(run_id, "waiting")
+            await service.http.post(f"/api/runs/{run_id}/{order}", headers={"X-Control-Room-Author": "Bob"})
+        told = [(await why(service, run_id))["sentence"] for run_id in (paused, cancelled)]
+
+    assert told == ["Bob (claimed) paused it.", "It was cancelled by Bob (claimed)."]
+
+
 async def test_a_child_cancelled_with_its_parent(project: Project) -> None:
     """A cancelled child names its parent as the run to resume; the id of a plan is recognised."""
     asking.add(project, "top", {"child": "go", "recipe_id": "ship"})
