@@ -5,20 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
 
 from app import errors
 from app.domain import limits, records, runs, usage_sums, views
 from app.engine import fork_replay, ports, resuming, stores
-from app.services import conversation_binding, faults, fork_requests, run_reader, worst_cases
+from app.services import conversation_binding, faults, fork_requests, preview_reasons, run_reader, worst_cases
 from app.services.fork_requests import Action, ForkRequest, Order, PreviewReport, StepPreviewed
 from app.services.forking import Forks
+from app.services.preview_reasons import Reasons
 from app.services.resumptions import Resumptions
 from app.services.starting import Starter
 
 _MOST_STEPS = 2000
-_NAMED = "it is the step that you named, or comes after it"
-_CAUSE = "it made the run fail, or comes after what did"
 
 
 class Previews:
@@ -72,11 +70,11 @@ class Previews:
         found = planned.replayed
         kept = {record.position for record in found.kept}
         named = request.from_key is not None or request.line is not None
-        why = _Why(
+        why = Reasons(
             finished=found.finished,
             kept="the fork asks for exactly this",
             left_out=planned.left_out,
-            root=_NAMED if named else _CAUSE,
+            root=preview_reasons.NAMED if named else preview_reasons.CAUSE,
             differs=found.differs,
         )
         return self._report(run_id, "fork", planned.start, planned.source, kept, why, found)
@@ -90,11 +88,11 @@ class Previews:
             message = resuming.misfit(planned.source.start, planned.start, found.differs.key, found.differs.message)
             raise errors.RequestInvalid(message, code="recipe_differs", key=found.differs.key)
         await self._resumptions.below(run_id, wanted)
-        why = _Why(
+        why = Reasons(
             finished=found.finished,
             kept="it is finished",
             left_out=dead,
-            root=_NAMED if wanted.from_key is not None else _CAUSE,
+            root=preview_reasons.NAMED if wanted.from_key is not None else preview_reasons.CAUSE,
             differs=None,
         )
         kept = {record.position for record in planned.candidates}
@@ -107,7 +105,7 @@ class Previews:
         start: runs.RunStart,
         source: stores.Loaded,
         kept: AbstractSet[int],
-        why: _Why,
+        why: Reasons,
         found: fork_replay.Replayed,
     ) -> PreviewReport:
         living = fork_replay.living(source)
@@ -189,50 +187,8 @@ def _is_call(record: records.Record) -> bool:
     return record.line.get("agent_id") is not None
 
 
-class _Why:
-    def __init__(
-        self,
-        finished: bool,
-        kept: str,
-        left_out: AbstractSet[int],
-        root: str,
-        differs: errors.NondeterminismFault | None,
-    ) -> None:
-        self.finished = finished
-        self.kept = kept
-        self._left_out = left_out
-        self._root = root
-        self._differs = differs
-
-    def other(self, record: records.Record) -> str:
-        """Return why a step is performed again, or is not reached any more."""
-        if self.finished:
-            return "the run ends before it"
-        if record.position in self._left_out or self._differs is None:
-            return self._root
-        if record.key != self._differs.key:
-            return f"it comes after {self._differs.key!r}, which differs"
-        return _difference(self._differs)
-
-
-def _difference(fault: errors.NondeterminismFault) -> str:
-    if isinstance(why := fault.detail.get("why"), str):
-        return why
-    recorded, asked = fault.detail.get("recorded"), fault.detail.get("asked")
-    before = recorded.get("body") if isinstance(recorded, dict) else None
-    after: Any = asked.get("body") if isinstance(asked, dict) and "hash" in asked else None
-    if not isinstance(asked, dict) or not asked:
-        return "the recipe no longer reaches it"
-    if set(asked) != {"hash", "body"}:
-        return f"the new run performs {', '.join(map(repr, asked))} before it, or in its place"
-    if not isinstance(before, dict) or not isinstance(after, Mapping):
-        return "the new run asks for something else there"
-    names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
-    return f"the new run asks for something else there: {', '.join(names)}"
-
-
 def _steps(
-    living: Iterable[records.Record], kept: AbstractSet[int], why: _Why, order: Order
+    living: Iterable[records.Record], kept: AbstractSet[int], why: Reasons, order: Order
 ) -> Iterator[StepPreviewed]:
     stays: Action = "taken_over" if order == "fork" else "kept"
     other: Action = "dropped" if why.finished else "again"
