@@ -62,7 +62,7 @@ def run(detail: Mapping[str, Any]) -> str:
     # The line of the ending names the steps that are only partly done.
     reason = None if detail.get("reason") == "partial" else detail.get("reason")
     shown = {**detail, "reason": reason}
-    heading = [(name, shown.get(name)) for name in ("run_id", "recipe_id", "status", "reason", "phase")]
+    heading = [(name, shown.get(name)) for name in ("run_id", "recipe_id", "forked_from", "status", "reason", "phase")]
     heading += [("task", detail["task"]["description"]), ("progress", _progress(detail))]
     heading += [(name, detail.get(name)) for name in ("created_at", "started_at", "updated_at", "completed_at")]
     heading += [("started by", author(by) if (by := detail.get("started_by")) else None)]
@@ -145,7 +145,8 @@ def _standing(line: Mapping[str, Any]) -> str:
     place = f" {queued['place']} of {queued['of']} at {queued['backend']}" if queued else ""
     alive = f", last output {line['output_at']}" if line.get("output_at") else ""
     unmet = line.get("phase") == "dod" and line.get("holds") is False
-    return f"{'failed' if unmet else line['status']}{place}{tries}{alive}"
+    taken = ", taken over" if line.get("taken_over") else ""
+    return f"{'failed' if unmet else line['status']}{place}{tries}{alive}{taken}"
 
 
 def _spent(line: Mapping[str, Any]) -> str | None:

@@ -197,6 +197,8 @@ class StepShown(shapes.Shape):
     holds: bool | None = shapes.omitted()  # Result of a check; false: its condition is not met.
     duration_ms: float | None = shapes.omitted()  # How long the attempt took.
     usage: Usage | None = shapes.omitted()  # Cost of the attempt; absent if it is not metered.
+    taken_over: bool = shapes.omitted(default=False)
+    """Whether a fork took it over from its source, which performed it and paid for it."""
     attempts: Sequence[AttemptShown] = shapes.omitted(default=())
     """Earlier attempts, the newest 20: repeated ones, and those declared dead by a resume."""
     output_at: shapes.Instant | None = shapes.omitted()
@@ -328,6 +330,7 @@ def finished_steps(records: Iterable[Record], attempts: Attempts = _NO_ATTEMPTS)
             holds=record.holds,
             duration_ms=line.get("duration_ms"),
             usage=record.usage,
+            taken_over="taken_over" in line,
             attempts=earlier_attempts(attempts, record.key, record.attempt) if attempts else (),
         )
         shown.append(step)

@@ -73,6 +73,7 @@ async def test_a_done_run_is_forked_from_a_step_with_another_prompt(project: Pro
     assert [line["receipt_id"] for line in after if line.get("taken_over")] == [
         line["receipt_id"] for line in before if line["key"] in kept
     ]
+    assert [step["key"] for step in found["shown"]["steps"] if step.get("taken_over")] == kept
     assert all(line["usage"] is None for line in after if line.get("taken_over"))
     assert "Say it in the present tense." in logs
     assert receipts == []

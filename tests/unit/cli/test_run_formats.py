@@ -33,6 +33,17 @@ def test_a_run_names_its_starter_and_the_command_that_shows_its_question() -> No
     assert "control-room gates show gate_1" in shown
 
 
+def test_a_fork_names_its_source_and_the_steps_that_it_took_over() -> None:
+    """A fork is printed with its source, and marks the steps that it took over."""
+    steps: list[dict[str, Any]] = [{"key": "a", "status": "done", "taken_over": True}, {"key": "b", "status": "done"}]
+    detail = {"run_id": "r", "status": "done", "forked_from": "s", "task": {"description": ""}, "steps": steps}
+    rows = [line.split()[1:] for line in formats.run(detail).splitlines()]
+
+    assert ["s"] in rows
+    assert ["a", "-", "done,", "taken", "over", "-", "-"] in rows
+    assert ["b", "-", "done", "-", "-"] in rows
+
+
 @pytest.mark.parametrize(
     ("placed", "told"),
     [({"worker": "dir_1", "host": "two"}, "two (worker dir_1)"), ({"worker": "dir_1"}, "worker dir_1")],

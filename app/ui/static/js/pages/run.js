@@ -246,7 +246,7 @@ function StepRow({ step, range }) {
   const at = useNow(isOpen(step));
   return html`
     <span role="cell"><${Status} of=${standing(step)} note=${placeOf(step)} /></span>
-    <span role="cell" class="name"><span class="cut"><a class="row-link" href=${stepLink(step.key)}>${step.key}</a>${step.attempt > 1 && html` <span class="muted">attempt ${step.attempt}</span>`}</span>
+    <span role="cell" class="name"><span class="cut"><a class="row-link" href=${stepLink(step.key)}>${step.key}</a>${step.attempt > 1 && html` <span class="muted">attempt ${step.attempt}</span>`}${step.taken_over && html` <span class="muted">taken over</span>`}</span>
       <span class="cut muted">${step.error ? step.error.message : step.output_preview || heartbeat(step, at)}</span></span>
     <span role="cell" class="by cut">${by}${step.agent_id && step.agent_id !== by && html` <span class="muted">${step.agent_id}</span>`}</span>
     <span role="cell" class="timeline">${each(tries, (each) => html`<${Bar} step=${each} range=${range} at=${0} kind="tried" />`)}
