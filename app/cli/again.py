@@ -189,6 +189,7 @@ def _report(found: JsonObject) -> str:
             formats.table(("action", "step", "by", "why"), rows, whole=True),
             f"steps that are kept: {found['taken_over']}; steps that run again: {found['again']}",
             f"calls of agents at most: {calls}; cost at most: {cost}",
+            *([printable.one_line(found["note"])] if found["note"] else []),
             found["workspace_note"],
         ]
     )

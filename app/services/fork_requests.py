@@ -86,7 +86,7 @@ class PreviewReport(shapes.Shape):
     calls_at_most: int | None  # Most calls of agents from here on; None: no known limit.
     cost_usd_at_most: float | None  # Highest price of these calls; None: no known limit.
     paid_before: records.Usage  # Earlier usage of the steps that are performed again.
-    note: str | None  # Why a limit is unknown.
+    note: str | None  # Why a limit is unknown, or which limit of the run is used up.
     workspace: str | None  # Folder in which the run works.
     workspace_note: str  # What happens to the files in that folder.
 

@@ -112,11 +112,12 @@ class Previews:
         others = [record for record in living if record.position not in kept]
         again = [] if found.finished else others
         paid = source.records if order == "resume" else ()
-        limit = _limited(self._limit(start, found), start, paid)
+        bound, left = self._limit(start, found), _left(start, paid)
+        limit = _limited(bound, start, paid)
         driver = self._drivers[start.dialect]
         through = driver.speaks_through if isinstance(driver, ports.ConversingDriver) else None
         agents = worst_cases.agents_of(start, through)
-        worst = worst_cases.of_run(_left(start, paid), limit, agents, self._starter.rules.worst_call)
+        worst = worst_cases.of_run(left, limit, agents, self._starter.rules.worst_call)
         return PreviewReport(
             run_id=run_id,
             order=order,
@@ -129,11 +130,7 @@ class Previews:
             calls_at_most=limit.most,
             cost_usd_at_most=worst.cost_usd,
             paid_before=usage_sums.UsageTally(again).total,
-            note=limit.note
-            if limit.most is None
-            else None
-            if worst.cost_usd is not None
-            else "; ".join(reason for reason in worst.unbounded if not reason.startswith("tokens:")),
+            note=None if bound.most == 0 else _used_up(limit, left.limits) or _unknown(limit, worst),
             workspace=start.working_dir,
             workspace_note=fork_requests.WORKSPACE_NOTE,
         )
@@ -173,6 +170,19 @@ def _left(start: runs.RunStart, paid: Sequence[records.Record]) -> runs.RunStart
     left = {"cost_usd": cost, "tokens": tokens}
     limits = {name: _less(getattr(start.limits, name), used) for name, used in left.items()}
     return dataclasses.replace(start, limits=start.limits.changed(limits))
+
+
+def _used_up(limit: limits.CallLimit, left: limits.RunLimits) -> str | None:
+    rest = {"calls": None if left.calls is None else limit.most, "tokens": left.tokens, "cost": left.cost_usd}
+    name = next((name for name, amount in rest.items() if amount == 0), None)
+    return None if name is None else f"the run has used up its limit of {name}, and pauses before its next call"
+
+
+def _unknown(limit: limits.CallLimit, worst: worst_cases.WorstCase) -> str | None:
+    if limit.most is None:
+        return limit.note
+    reasons = [reason for reason in worst.unbounded if not reason.startswith("tokens:")]
+    return None if worst.cost_usd is not None else "; ".join(reasons)
 
 
 def _less(limit: float | None, used: float) -> float | None:

@@ -318,3 +318,4 @@ async def test_limits_of_the_run_bound_a_preview(project: Project) -> None:
     assert (resume["cost_usd_at_most"], fork["cost_usd_at_most"]) == (1.5, 2.0)
     assert 1 <= resume["calls_at_most"] <= 8
     assert fork["paid_before"]["cost_usd"] is None
+    assert (resume["note"], fork["note"]) == (None, None)

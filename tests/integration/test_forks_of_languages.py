@@ -110,6 +110,30 @@ async def test_a_preview_drops_steps_that_the_run_does_not_reach(project: Projec
     assert (preview["finished"], preview["taken_over"], preview["again"], preview["calls_at_most"]) == (True, 1, 0, 0)
 
 
+async def test_a_preview_names_a_limit_that_is_used_up(project: Project) -> None:
+    """A preview of a resume announces the pause of a run whose next call has no room in its limit."""
+    project.say("*", text="The lantern was dark.")
+    check = {"id": "check", "type": "bash", "command": "test -e done.flag"}
+    steps = [flows.step("first", agent="writer"), check, flows.step("last", agent="writer")]
+    project.write(".control-room/recipes/amplifier/small.yaml", json.dumps(flows.later(*steps)))
+    async with served.in_process(project) as service:
+        run_id = (await service.run("small", limits={"calls": 1}))["run_id"]
+        previews = [
+            (await service.http.post(f"/api/runs/{run_id}/preview", json={"order": order})).json()
+            for order in ("resume", "fork")
+        ]
+        project.write("done.flag", "")
+        await service.http.post(f"/api/runs/{run_id}/resume")
+        paused = await service.until(run_id, "paused", "failed", "done")
+
+    assert (paused["status"], paused["reason"]) == ("paused", "budget_exhausted")
+    assert [(preview["calls_at_most"], preview["note"]) for preview in previews] == [
+        (0, "the run has used up its limit of calls, and pauses before its next call"),
+        (1, previews[1]["note"]),
+    ]
+    assert "used up" not in previews[1]["note"]
+
+
 async def test_a_flow_of_amplifier(project: Project) -> None:
     """Variables that contain the run's identity keep their values, so that later steps are taken over, too."""
     project.say("*", text="The lantern was dark.")

@@ -136,7 +136,7 @@ function Preview({ id, body, onFound }) {
     ${each(report.problems, (each) => html`<p class="wrong-text">${each.message}</p>`)}
     ${idle && !report.problems.length && html`<p class="wrong-text">Nothing would run again: choose an earlier step.</p>`}
     ${!report.problems.length && html`<p>${format.plural(report.taken_over, "row")} of the list of steps ${report.taken_over === 1 ? "is" : "are"} kept, ${report.again} ${report.again === 1 ? "runs" : "run"} again${paid(report.paid_before)}.${" "}
-      ${report.calls_at_most === null ? unlimited(report.note) : report.calls_at_most === 0 ? "No agent is called." : `Agents are called at most ${format.plural(report.calls_at_most, "time")}${report.cost_usd_at_most === null ? "" : `, for ${format.money(report.cost_usd_at_most)}`}.`}</p>`}
+      ${report.calls_at_most === null ? unlimited(report.note) : report.calls_at_most === 0 ? `No agent is called${report.note ? `: ${report.note}` : ""}.` : `Agents are called at most ${format.plural(report.calls_at_most, "time")}${report.cost_usd_at_most === null ? "" : `, for ${format.money(report.cost_usd_at_most)}`}.`}</p>`}
     ${performed.length > 0 && html`<p>Performed next: ${performed.slice(0, MOST).map((/** @type {any} */ each) => html`<code title=${each.why}>${each.key}</code>${" "}`)}${performed.length > MOST && `and ${performed.length - MOST} more`}</p>`}
     <p class="muted">${report.workspace_note}</p></div>`;
 }
