@@ -19,7 +19,7 @@ from app.engine import dry_replay, open_steps, ports, run_engine, stores
 from app.services import halting, rest_causes, step_causes, step_requests
 
 MOST_CAUSES = 24  # Longest chain.
-CHILDREN = 20  # Unfinished runs of a parent among which the child of a step is searched.
+CHILDREN = 20  # Unfinished runs of a parent among which that of an agent is searched.
 
 UNFINISHED = tuple(state.value for state in states.RunState if not state.finished)
 
@@ -275,7 +275,8 @@ class Explanations:
         outputs, lacks = await asyncio.gather(self._engine.outputs(run_id), self._engine.lacks(run_id, performed))
         waits = [dataclasses.replace(wait, output_at=outputs.get(wait.key, wait.output_at)) for wait in open_waits]
         now, stalled_after = self._clock.now(), self._surroundings.stalled_after_seconds
-        found = step_causes.causes(run_id, waits, now, stalled_after, lacks)
+        by_journal = not self._engine.elsewhere and self._engine.view(run_id) is None
+        found = step_causes.causes(run_id, waits, now, stalled_after, lacks, by_journal=by_journal)
         # A step that no process performs is not at work, even if its line shows it.
         if any(cause.kind == "not_executed" for cause in before):
             found[0] = _left(found[0])
@@ -289,7 +290,7 @@ class Explanations:
         behind = None
         if first.kind in ("child_run", "agent", "agent_silent", "step"):
             wait = next(wait for wait in waits if wait.key == first.key)
-            behind = await self._child(run_id, wait.operation)
+            behind = await self._child(run_id, wait)
         if behind is not None:
             text = (
                 f"{found[0].text}: {behind}" if first.kind == "child_run" else f"{found[0].text}; it started {behind}"
@@ -332,12 +333,20 @@ class Explanations:
         read_blob = functools.partial(self._store.read_blob, run_id)
         return open_steps.stored_waits(loaded, await dry_replay.open_asks(loaded, driver, read_blob))
 
-    async def _child(self, run_id: str, operation: operations.Operation) -> str | None:
+    async def _child(self, run_id: str, wait: open_steps.StepWait) -> str | None:
+        """Return the unfinished run that a step waits for, or that its agent or program has started."""
+        operation, prefix = wait.operation, runs.child_keys(run_id)
+        recipe_id = operation.recipe_id if isinstance(operation, operations.ChildRun) else None
         query = stores.RunQuery(parent_run_id=run_id, status=UNFINISHED, limit=CHILDREN)
-        rows = await self._store.list_runs(query)
-        if isinstance(operation, operations.ChildRun):
-            rows = [row for row in rows if row.recipe_id == operation.recipe_id] or rows
-        return rows[-1].run_id if rows else None
+        rows = (await self._store.list_runs(query))[::-1]
+        try:
+            # After the list, so that no run which a step has just started is missing.
+            by_step = await self._store.unfinished_under(runs.child_key(run_id, wait.key) if recipe_id else prefix)
+        except errors.Unreadable:
+            # Some run, of any parent, cannot be read now; the list shows its last known state.
+            by_step = [row.run_id for row in rows if row.recipe_id == recipe_id]
+        chosen = by_step if recipe_id else [row.run_id for row in rows if row.run_id not in by_step]
+        return chosen[0] if chosen else None
 
 
 _SERVE = "control-room serve"

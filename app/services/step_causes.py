@@ -38,13 +38,17 @@ def causes(
     now: datetime,
     stalled_after_seconds: float,
     lacks: Mapping[str, run_engine.Lack] = MappingProxyType({}),
+    *,
+    by_journal: bool = False,
 ) -> list[explanations.Cause]:
     """Return the cause that explains a run with these open steps, and one that names the other steps.
 
     Args:
         lacks: Why no process is known to perform steps, by required capability.
+        by_journal: Whether only the journal is known, which shows neither queues of backends nor output.
     """
-    found = [_unserved(run_id, wait, lacks) or _cause(run_id, wait, now, stalled_after_seconds) for wait in waits]
+    stalled_after = None if by_journal else stalled_after_seconds
+    found = [_unserved(run_id, wait, lacks) or _cause(run_id, wait, now, stalled_after) for wait in waits]
     if not found:
         return [_of(run_id, "between_steps", "It is between two steps", None)]
     found.sort(key=lambda cause: _ORDER.index(cause.kind))
@@ -85,7 +89,7 @@ def _unserved(
     return _of(run_id, "no_worker", text, wait.since, wait.key, act=act)
 
 
-def _cause(run_id: str, wait: open_steps.StepWait, now: datetime, stalled_after: float) -> explanations.Cause:
+def _cause(run_id: str, wait: open_steps.StepWait, now: datetime, stalled_after: float | None) -> explanations.Cause:
     step, operation = f"Step {wait.key}", wait.operation
     if wait.failed is not None and wait.failed.retry_at is not None:
         why = (
@@ -123,7 +127,7 @@ def _gate(run_id: str, wait: open_steps.StepWait, gate: operations.Gate) -> expl
     return _of(run_id, "gate", text, wait.since, wait.key, until=until, act=act)
 
 
-def _at_work(run_id: str, wait: open_steps.StepWait, now: datetime, stalled_after: float) -> explanations.Cause:
+def _at_work(run_id: str, wait: open_steps.StepWait, now: datetime, stalled_after: float | None) -> explanations.Cause:
     step, operation = f"Step {wait.key}", wait.operation
     if wait.queued is not None:
         text = f"{step} is number {wait.queued.place} of {wait.queued.of} in the queue of backend {wait.queued.backend}"
@@ -143,11 +147,13 @@ def _at_work(run_id: str, wait: open_steps.StepWait, now: datetime, stalled_afte
         return _of(run_id, "between_steps", f"{step} is about to begin", wait.since, wait.key)
     what, is_agent = _actor(operation)
     ago = _seconds_since(wait.since, now)
-    text = f"{step}: {what} has been at work for {spoken(ago)}"
+    may_wait = stalled_after is None and isinstance(operation, operations.AgentCall)
+    doing = "at work, or in the queue of its backend," if may_wait else "at work"
+    text = f"{step}: {what} has been {doing} for {spoken(ago)}"
     if not is_agent:
         return _of(run_id, "step", text, wait.since, wait.key)
     silent = _seconds_since(wait.output_at or wait.since, now)
-    if silent >= stalled_after:
+    if stalled_after is not None and silent >= stalled_after:
         text = f"{step}: {what} has been silent for {spoken(silent)}"
         act = f"control-room runs pause {run_id} --now"
         return _of(run_id, "agent_silent", text, wait.output_at or wait.since, wait.key, act=act)

@@ -139,6 +139,30 @@ async def test_a_prompt_behind_the_limit_of_its_backend(project: Project, held: 
     assert queued == [{"place": 1, "of": 1, "backend": "said", "limit": "max_parallel: 1"}]
 
 
+async def test_a_run_below_belongs_to_the_step_that_waits_for_it(project: Project, held: Held) -> None:
+    """An agent at work explains a run although another step waits for a run; each waiting step names its own run."""
+    project.say("a", text=REPLY, delay_seconds=DELAY_SECONDS)
+    kids: dict[str, Any] = {name: [{"child": name, "recipe_id": "ship"}] for name in ("k", "l")}
+    asking.add(project, "ship", *asking.SHIP)
+    asking.add(project, "both", {"gather": {"a": [{"speak": "a"}], "k": kids["k"]}})
+    asking.add(project, "twins", {"gather": kids})
+    async with asking.in_process(project) as service:
+        both, twins = await service.start("both"), await service.start("twins")
+        for run_id in (both, twins):
+            await until_explained(service, run_id, "(child_run)")
+        told = await until_explained(service, both, "has been at work")
+        first = (await until_explained(service, twins, "asks: Ship it?"))["chain"]
+        below = [row["run_id"] for row in (await service.http.get(f"/api/runs?parent_run_id={twins}")).json()]
+        await service.answer(await service.asks(first[-1]["run_id"]), "approve")
+        (other,) = {*below} - {first[-1]["run_id"]}
+        second = (await until_explained(service, twins, f"waits for a run of ship: {other}"))["chain"]
+        held.release()
+
+    assert kinds(told) == [(both, "agent"), (both, "more")]
+    assert [cause["key"] for cause in (first[0], second[0])] == ["k", "l"]
+    assert second[-1]["run_id"] == other
+
+
 async def test_a_call_behind_the_call_of_another_run(project: Project, held: Held) -> None:
     """Within a budget of tokens a call names the run whose call it waits for, and the remedy if that one waits, too.
 
