@@ -79,3 +79,7 @@ class CallLimit:
 
     most: int | None  # Most calls of agents, including repeated ones; None: no bound is known.
     note: str | None = None  # Why no bound is known.
+
+    def less(self, calls: int) -> CallLimit:
+        """Return the limit without calls that a run has made, or cannot make any more."""
+        return self if self.most is None else dataclasses.replace(self, most=max(self.most - calls, 0))

@@ -198,8 +198,8 @@ class BoundedDriver(Protocol):
 class SettlingDriver(Protocol):
     """A driver whose finished steps also settle calls that they could have made, but did not."""
 
-    def settled_calls(self, start: RunStart, finished: Sequence[str], open_keys: Collection[str]) -> int:
-        """Return how many calls of the limit a run cannot make any more.
+    def calls_left(self, start: RunStart, finished: Sequence[str], open_keys: Collection[str]) -> limits.CallLimit:
+        """Return the largest number of calls that a run can still make.
 
         Args:
             finished: Keys of the finished calls of agents.

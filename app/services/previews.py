@@ -113,7 +113,8 @@ class Previews:
         again = [] if found.finished else others
         paid = source.records if order == "resume" else ()
         bound, left = self._limit(start, found), _left(start, paid)
-        limit = _limited(bound, start, paid)
+        made = _calls(source) if order == "resume" else 0
+        limit = _limited(bound, start.limits.calls, made)
         driver = self._drivers[start.dialect]
         through = driver.speaks_through if isinstance(driver, ports.ConversingDriver) else None
         agents = worst_cases.agents_of(start, through)
@@ -141,22 +142,17 @@ class Previews:
         driver = self._drivers[start.dialect]
         if not isinstance(driver, ports.BoundedDriver):
             return limits.CallLimit(most=None, note="Runs of this kind have no known limit of their calls.")
-        limit = driver.call_limit(start)
-        if limit.most is None:
-            return limit
-        # The worst case of the whole run includes the calls whose replies are kept.
-        kept = [record.key for record in found.kept if _is_call(record)]
-        settled = len(kept)
+        kept = [record.key for record in found.kept if _is_answered(record)]
         if isinstance(driver, ports.SettlingDriver):
-            settled = driver.settled_calls(start, kept, found.asks.keys())
-        return limits.CallLimit(most=max(limit.most - settled, 0))
+            return driver.calls_left(start, kept, found.asks.keys())
+        # The worst case of the whole run includes the calls whose replies are kept.
+        return driver.call_limit(start).less(len(kept))
 
 
-def _limited(limit: limits.CallLimit, start: runs.RunStart, paid: Sequence[records.Record]) -> limits.CallLimit:
-    allowed = start.limits.calls
+def _limited(limit: limits.CallLimit, allowed: int | None, made: int) -> limits.CallLimit:
     if allowed is None:
         return limit
-    left = max(allowed - _calls(paid), 0)
+    left = max(allowed - made, 0)
     return limits.CallLimit(most=left if limit.most is None else min(left, limit.most))
 
 
@@ -189,12 +185,15 @@ def _less(limit: float | None, used: float) -> float | None:
     return None if limit is None else max(limit - used, 0)
 
 
-def _calls(lines: Iterable[records.Record]) -> int:
-    return sum(map(_is_call, lines))
+def _calls(source: stores.Loaded) -> int:
+    """Return the calls that a run has made, including those that left no line."""
+    cut_off = usage_sums.uncharged(source.decisions.reserved, source.records)
+    return sum(map(usage_sums.is_call, source.records)) + len(cut_off)
 
 
-def _is_call(record: records.Record) -> bool:
-    return record.line.get("agent_id") is not None
+def _is_answered(record: records.Record) -> bool:
+    """Return whether a finished step is a call of an agent, or of a model's program, of this run or of its source."""
+    return record.line.get("agent_id") is not None or record.line.get("provider") is not None
 
 
 def _steps(

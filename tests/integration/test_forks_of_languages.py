@@ -134,6 +134,33 @@ async def test_a_preview_names_a_limit_that_is_used_up(project: Project) -> None
     assert "used up" not in previews[1]["note"]
 
 
+async def test_a_preview_counts_the_calls_that_a_run_has_made_itself(project: Project) -> None:
+    """The rest of a limit is without calls of programs of models, and with those that a fork took over."""
+    project.say("*", text="The lantern was dark.")
+    check = {"id": "check", "type": "bash", "command": "false"}
+    steps = [flows.step("first", agent="writer"), check, flows.step("last", agent="writer")]
+    project.write(".control-room/recipes/amplifier/small.yaml", json.dumps(flows.later(*steps)))
+    ask = {"provider": "own", "input_file": "prompt.md"}
+    workflow = {
+        "version": "1.1",
+        "providers": {"own": {"command": ["cat"], "input_mode": "stdin"}},
+        "steps": [{"name": "A", **ask}, {"name": "Check", "command": ["false"]}, {"name": "B", **ask}],
+    }
+    project.write(".control-room/recipes/orchestrate/programs.yaml", json.dumps(workflow))
+    project.write("prompt.md", "Say it.")
+    previews = []
+    async with served.in_process(project) as service:
+        source = await service.run("small", limits={"calls": 1})
+        fork, _ = await forked(service, source["run_id"])
+        asked = await service.run("programs", limits={"calls": 1})
+        for run in (fork, asked):
+            answer = await service.http.post(f"/api/runs/{run['run_id']}/preview", json={"order": "resume"})
+            previews.append(answer.json())
+
+    assert (source["status"], fork["status"], asked["status"]) == ("failed",) * 3
+    assert [preview["calls_at_most"] for preview in previews] == [1, 0]
+
+
 async def test_a_flow_of_amplifier(project: Project) -> None:
     """Variables that contain the run's identity keep their values, so that later steps are taken over, too."""
     project.say("*", text="The lantern was dark.")

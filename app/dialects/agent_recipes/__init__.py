@@ -49,9 +49,9 @@ class AgentRecipes:
         """Return the limit that the guardrails set."""
         return bounds.calls(start.recipe, start.frozen, start.args)
 
-    def settled_calls(self, start: runs.RunStart, finished: Sequence[str], open_keys: Collection[str]) -> int:
-        """Return the calls of finished steps, with the reminders that they did not need."""
-        return bounds.settled(finished, open_keys)
+    def calls_left(self, start: runs.RunStart, finished: Sequence[str], open_keys: Collection[str]) -> limits.CallLimit:
+        """Return the limit without the calls of finished steps, and without the reminders that they did not need."""
+        return self.call_limit(start).less(bounds.settled(finished, open_keys))
 
     def slots(self, document: plain.Object) -> Sequence[str] | None:
         """Return the names of its steps; None if a restart leads to the steps of another recipe."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from app import errors
 from app.dialects.amplifier import agents, bounds, checks, driver, graph, parse, replies, schema, showing, walk
@@ -51,6 +51,11 @@ class Amplifier:
     def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
         """Return the limit that follows from loops and retries."""
         return bounds.most_calls(start.recipe, start.frozen, start.args)
+
+    def calls_left(self, start: runs.RunStart, finished: Sequence[str], open_keys: Collection[str]) -> limits.CallLimit:
+        """Return the limit of the steps that are not over, without their finished calls."""
+        over, settled = bounds.progress(start.recipe, finished, open_keys)
+        return bounds.most_calls(start.recipe, start.frozen, start.args, over).less(settled)
 
     declares_paths = False
 

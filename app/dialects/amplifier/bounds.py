@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from app.dialects.amplifier import agents, calls, loops, schema, templates, walk
 from app.domain import limits, plain
+
+_INSIDE = re.compile(r"[.\[:]")  # What follows the id of a step in the key of a part of it.
+_QUESTION = "approval:"
 
 
 class _Unbounded(Exception):
@@ -14,20 +18,38 @@ class _Unbounded(Exception):
 
 
 def most_calls(
-    document: plain.Object, frozen: plain.Object, args: Mapping[str, plain.Json] | None = None
+    document: plain.Object, frozen: plain.Object, args: Mapping[str, plain.Json] | None = None, over: int = 0
 ) -> limits.CallLimit:
     """Return the calls of all steps; those in loops count as often as lists or limits allow, each with all of its
     attempts.
+
+    Args:
+        over: Number of steps that make no more calls, from the first, without those inside of others.
     """
     # A variable that a step may set is unknown before the run, even if an argument has its name.
     assigned = {schema.DEFAULT_ITEM, *_assigned(document)}
     given = {name: value for name, value in (args or {}).items() if name not in assigned}
     counts = {name: len(value) for name, value in given.items() if isinstance(value, list)}
     try:
-        most = sum(_of_step(step, document, frozen, counts) for step in walk.steps(document))
+        most = sum(_of_step(step, document, frozen, counts) for step in walk.steps(document)[over:])
     except _Unbounded as unbounded:
         return limits.CallLimit(most=None, note=str(unbounded))
     return limits.CallLimit(most=most)
+
+
+def progress(document: plain.Object, finished: Sequence[str], open_keys: Collection[str]) -> tuple[int, int]:
+    """Return how many steps of a run are over, from the first, and how many calls the other ones have finished.
+
+    Args:
+        finished: Keys of the finished calls.
+        open_keys: Keys of the steps that the run performs next.
+    """
+    order = {step["id"]: index for index, step in enumerate(walk.steps(document))}
+    done = [order.get(_INSIDE.split(key)[0], -1) for key in finished]
+    # A question belongs to a stage, and follows or precedes all of its steps.
+    names = [_INSIDE.split(key)[0] for key in open_keys if not key.startswith(_QUESTION)]
+    over = min((order[name] for name in names if name in order), default=max((0, *done)))
+    return over, sum(index >= over for index in done)
 
 
 def _assigned(value: plain.Json) -> Iterator[str]:

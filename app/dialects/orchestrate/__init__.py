@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from app import errors
 from app.dialects.orchestrate import bounds, driver, graph, parse, providers, schema, scopes, step_flow, variables
@@ -44,6 +44,11 @@ class Orchestrate:
     def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
         """Return the limit that follows from loops and retries."""
         return bounds.calls(start.recipe, start.options)
+
+    def calls_left(self, start: runs.RunStart, finished: Sequence[str], open_keys: Collection[str]) -> limits.CallLimit:
+        """Return the limit of the steps that the flow has not passed, without their finished calls."""
+        over, settled = bounds.progress(start.recipe, finished, open_keys)
+        return bounds.calls(start.recipe, start.options, over).less(settled)
 
     declares_paths = False
 

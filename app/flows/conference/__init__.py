@@ -70,12 +70,12 @@ class Conference:
         """Return one call for each participant, and the chief's turns: one for each tool call, and a correction."""
         return limits.CallLimit(most=_most_turns(start) + len(start.frozen["participants"]))
 
-    def settled_calls(self, start: runs.RunStart, finished: Sequence[str], open_keys: Collection[str]) -> int:
-        """Return the calls of finished steps; once opinions are asked for, the chief's remaining turns as well."""
+    def calls_left(self, start: runs.RunStart, finished: Sequence[str], open_keys: Collection[str]) -> limits.CallLimit:
+        """Return the limit without finished calls; once opinions are asked for, without turns of the chief."""
         opinions = {driver.opinion_key(agent["id"]) for agent in start.frozen["participants"]}
         given = sum(key in opinions for key in finished)
         is_gathered = given > 0 or not opinions.isdisjoint(open_keys)
-        return given + _most_turns(start) if is_gathered else len(finished)
+        return self.call_limit(start).less(given + _most_turns(start) if is_gathered else len(finished))
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """Hold the conference."""
