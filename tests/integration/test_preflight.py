@@ -315,8 +315,9 @@ async def test_a_command_names_the_runs_for_which_it_cannot_wait(project: Projec
     waits = {"code": "concurrency", "message": "the key is held"}
     shown = formats.plan({
         "graph": {"nodes": []}, "recipe_id": "draft", "description": "", "working_dir": "/", "args": {}, "note": None,
-        "calls_at_most": 1, "cost_at_most_usd": None, "unbounded": [], "agents": [], "paths_checked": True,
+        "calls_at_most": 1, "cost_at_most_usd": 14.5, "unbounded": [], "agents": [], "paths_checked": True,
         "problems": [], "warnings": [waits, {"code": "file_not_found", "message": "x is missing"}],
     })  # fmt: skip
+    assert "cost at most             $14.50" in shown
     assert f"cannot run here: the concurrency key 'book' is held by run {holder}" in printed + told, code
     assert ("the run would wait: the key is held" in shown, "a step would fail: x is missing" in shown) == (True, True)
