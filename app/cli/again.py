@@ -190,6 +190,7 @@ def _report(found: JsonObject) -> str:
             f"steps that are kept: {found['taken_over']}; steps that run again: {found['again']}",
             f"calls of agents at most: {calls}; cost at most: {cost}",
             *([printable.one_line(found["note"])] if found["note"] else []),
+            *(["no step is left to perform: the run ends at once"] if found["finished"] else []),
             found["workspace_note"],
         ]
     )

@@ -31,6 +31,7 @@ def test_a_run_is_forked_in_the_folder_and_by_a_service(tmp_path: Path) -> None:
     assert [step["action"] for step in preview["steps"]] == ["again"] * len(steps)
     assert "only a failed or cancelled run is resumed" in refused.stdout
     assert f"steps that are kept: {len(steps)}; steps that run again: 0" in offline
+    assert "no step is left to perform: the run ends at once" in offline
     assert "Files are not restored" in offline
     assert before == unchanged
     assert here["status"] == "done"
