@@ -46,3 +46,16 @@ async def above(store: stores.RunStore, drivers: Mapping[str, ports.Driver], run
         found.append(parent)
         below = loaded.start
     return found[::-1]
+
+
+async def cancelled_above(store: stores.RunStore, row: stores.RunSummary) -> str:
+    """Return the topmost run that was cancelled with a run, whose resume also resumes those below it."""
+    while row.parent_run_id is not None:
+        try:
+            above = await store.summary(row.parent_run_id)
+        except errors.NotFound:
+            break
+        if above.status != states.RunState.CANCELLED:
+            break
+        row = above
+    return row.run_id

@@ -16,7 +16,7 @@ from app.domain import access, allowed_orders, decisions, explanations, gates, o
 from app.domain.explanations import Cause, Explanation
 from app.domain.unreadable import Unreadable
 from app.engine import dry_replay, open_steps, ports, run_engine, stores
-from app.services import halting, rest_causes, step_causes, step_requests
+from app.services import awaiting, halting, rest_causes, step_causes, step_requests
 
 MOST_CAUSES = 24  # Longest chain.
 CHILDREN = 20  # Unfinished runs of a parent among which that of an agent is searched.
@@ -181,7 +181,8 @@ class Explanations:
             elif by is None and row.status == states.RunState.FAILED and _is_before(row.completed_at, view):
                 text = f"{cause.text}, because run {above}, which started it, had failed"
             if text:
-                return dataclasses.replace(cause, text=text, act=f"control-room runs resume {above}")
+                top = await awaiting.cancelled_above(self._store, row)
+                return dataclasses.replace(cause, text=text, act=f"control-room runs resume {top}")
         return cause
 
     async def _stopped_by(self, run_id: str) -> Mapping[str, plain.Json] | None:

@@ -290,13 +290,16 @@ async def test_why_names_who_stopped_a_run(project: Project) -> None:
 
 
 async def test_a_child_cancelled_with_its_parent(project: Project) -> None:
-    """A cancelled child names its parent as the run to resume; the id of a plan is recognised."""
+    """A cancelled child names its parent, and the topmost run to resume; the id of a plan is recognised."""
+    asking.add(project, "highest", {"child": "go", "recipe_id": "top"})
     asking.add(project, "top", {"child": "go", "recipe_id": "ship"})
     asking.add(project, "ship", *asking.SHIP)
     async with asking.in_process(project) as service:
-        top = await service.start("top")
-        await until_explained(service, top, "asks: Ship it?")
-        await service.http.post(f"/api/runs/{top}/cancel")
+        highest = await service.start("highest")
+        await until_explained(service, highest, "asks: Ship it?")
+        [below] = (await service.http.get(f"/api/runs?parent_run_id={highest}")).json()
+        top = below["run_id"]
+        await service.http.post(f"/api/runs/{highest}/cancel")
         [child] = (await service.http.get(f"/api/runs?parent_run_id={top}")).json()
         await service.until(child["run_id"], "cancelled")
         await service.until(top, "cancelled")
@@ -304,7 +307,7 @@ async def test_a_child_cancelled_with_its_parent(project: Project) -> None:
         plan = await service.http.get("/api/runs/sp_5h2m9q0x7c/why")
 
     assert told["text"] == f"It was cancelled, as was run {top}, which started it"
-    assert told["act"] == f"control-room runs resume {top}"
+    assert told["act"] == f"control-room runs resume {highest}"
     assert "plans have such ids: control-room plan show sp_5h2m9q0x7c" in plan.json()["detail"]
 
 
