@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from app import clock, settings
+from app import clock, errors, settings
 from app.domain import plain
 from app.storage import data_directory, read_only_store, store_mark
 
@@ -33,18 +33,18 @@ class _Idle:
     """The engine of a process that executes no runs.
 
     Args:
-        has_workers: Whether workers on Temporal execute them.
+        elsewhere: Whether a service, or workers on Temporal, execute them.
     """
 
     def __init__(
-        self, store: Callable[[], disk_store.DiskStore], has_workers: Callable[[], bool] = lambda: False
+        self, store: Callable[[], disk_store.DiskStore], elsewhere: Callable[[], bool] = lambda: False
     ) -> None:
         self._store = store
-        self._has_workers = has_workers
+        self._elsewhere = elsewhere
 
     @cached_property
     def elsewhere(self) -> bool:
-        return self._has_workers()
+        return self._elsewhere()
 
     @property
     def spending(self) -> _Idle:
@@ -126,8 +126,8 @@ class Reading:
         self._chosen = chosen
         self._directory = directory
         self._engine = cast("run_engine.RunEngine", _Idle(lambda: self.store))
-        # Of runs that workers execute, the open steps are shown, too.
-        self._workers = cast("run_engine.RunEngine", _Idle(lambda: self.store, directory.has_workers))
+        # Of runs that another process executes, the open steps are shown, too.
+        self._others = cast("run_engine.RunEngine", _Idle(lambda: self.store, self._is_executing))
 
     @cached_property
     def store(self) -> disk_store.DiskStore:
@@ -144,8 +144,15 @@ class Reading:
         from app.services import run_queries
 
         return run_queries.RunQueries(
-            store=self.store, engine=self._workers, drivers=_DRIVERS, clock=clock.SystemClock()
+            store=self.store, engine=self._others, drivers=_DRIVERS, clock=clock.SystemClock()
         )
+
+    def _is_executing(self) -> bool:
+        try:
+            return self._directory.has_workers() or self._directory.service() is not None
+        except errors.ConfigurationError:
+            # The lock of a service cannot be examined: the journals are shown as they are.
+            return False
 
     @cached_property
     def gates(self) -> gates.Gates:

@@ -31,7 +31,8 @@ async def read(
     driver, read_blob = drivers.get(loaded.start.dialect), functools.partial(store.read_blob, run_id)
     view = await dry_replay.review(loaded, driver, read_blob, elsewhere=True, dry_replays=dry_replays)
     view = await _as_listed(store, run_id, view)
-    if engine.elsewhere:
+    # Of a run that a command has begun, or a copied one, no service performs steps.
+    if engine.elsewhere and view.start.owner == "service" and not view.foreign:
         return await _pausing(store, run_id, view)
     # A run that waits for people does so whether a process has it or not; any other open step was only cut off.
     return view if view.status is states.RunState.WAITING else dataclasses.replace(view, open=())

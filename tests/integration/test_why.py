@@ -435,6 +435,26 @@ async def test_without_a_service_nothing_executes(project: Project, capsys: pyte
     assert {path: path.read_bytes() for path in (project.data / "runs").rglob("*") if path.is_file()} == before
 
 
+async def test_the_folder_shows_the_steps_at_which_a_service_works(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command in the folder shows an open step like the service that performs it."""
+    project.say("draft", hang=True)
+    place = ["--project", str(project.root)]
+    async with served.in_process(project, stop_grace_seconds=0) as service:
+        run_id = await service.start("draft", args=ARRIVAL)
+        await service.until(run_id, step="draft")
+        graph = (await service.http.get(f"/api/runs/{run_id}/graph")).json()
+        assert await asyncio.to_thread(root.execute, ["runs", "graph", run_id, "--json", *place]) == 0
+        seen = json.loads(capsys.readouterr().out)
+        assert await asyncio.to_thread(root.execute, ["runs", "show", run_id, "--json", *place]) == 0
+        shown = json.loads(capsys.readouterr().out)["steps"][-1]
+
+    assert seen == graph
+    assert [node["status"] for node in graph["nodes"] if node["id"] == "draft"] == ["running"]
+    assert (shown["key"], shown["status"]) == ("draft", "running")
+
+
 async def test_the_command_asks_a_server(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     """With --server, the command prints the answer of the service."""
     with served.in_a_thread(project) as address:
