@@ -78,6 +78,19 @@ async def test_a_resume_from_a_done_run_executes_another_one(service: served.Ser
     assert again == await _below(service, run_id) == [("done", ["begin"])] * 2
 
 
+async def test_a_run_without_its_result_is_executed_anew(service: served.Served) -> None:
+    """A resume after a run below has ended without its result executes another one, of the mended recipe."""
+    child = later(BEGIN, name="child", context={"flag": ""}, final_output="seen")
+    child["steps"].append({**BEGIN, "id": "see", "condition": "{{flag}} == 'never'", "output": "seen"})
+    run_id = await _begun(service, later({**SUB, "output": "made"}, name="parent"), child)
+    child["steps"][1].pop("condition")
+    service.project.write(f"{OWN}/child.yaml", json.dumps(child))
+    done = await _resumed(service, run_id)
+
+    assert done["status"] == "done", done["error"]
+    assert await _below(service, run_id) == [("done", ["begin", "see"])] * 2
+
+
 async def test_a_denied_run_that_is_reached_later_stays_denied(service: served.Served) -> None:
     """A denial in a run below counts again when a resume reaches that run."""
     stage = {"name": "look", "steps": [BEGIN], "approval": {"required": True, "prompt": "Well?"}}
