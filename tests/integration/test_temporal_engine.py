@@ -744,6 +744,29 @@ async def test_a_failed_run_is_resumed_from_its_failure(scene: Scene):
     assert (scene.project.root / "second").read_text() == "y\ny\n"
 
 
+@pytest.mark.parametrize("is_done", [False, True])
+async def test_a_resume_reaches_the_run_below(scene: Scene, is_done: bool):
+    """A resume from an earlier step resumes the failed run below when it reaches it, and replaces one that was done."""
+    check = {"id": "check", "type": "bash", "command": "test -e good"}
+    below: dict[str, Any] = {"schema": "1.7", "name": "below", "description": "Below", "version": "1.0.0"}
+    begin = {"id": "begin", "type": "bash", "command": "echo begun"}
+    sub = {"id": "sub", "type": "recipe", "recipe": "below"}
+    steps = {"below": [begin] if is_done else [begin, check], "over": [begin, sub, *([check] if is_done else [])]}
+    for name, each in steps.items():
+        scene.project.write(
+            f".control-room/recipes/amplifier/{name}.yaml", json.dumps({**below, "name": name, "steps": each})
+        )
+    run_id = await scene.start("over")
+    assert await scene.ended(run_id) is states.RunState.FAILED
+
+    scene.project.write("good", "")
+    await scene.service.runs.resume(run_id, requests.ResumeRequest(from_key="begin"))
+    await scene.until(run_id, states.RunState.DONE)
+    rows = await scene.service.store.list_runs(stores.RunQuery(parent_run_id=run_id))
+    keys = [await scene.keys(row.run_id) for row in rows]
+    assert keys == ([["begin"], ["begin"]] if is_done else [["begin", "check", "check"]])
+
+
 @pytest.mark.parametrize(("priority", "level"), [(100, 1), (0, 0), (-51, 5)])
 async def test_the_server_orders_steps_by_priority(scene: Scene, priority: int, level: int):
     """Each step is scheduled at the server's level for its run's priority, with 0 as the default."""
