@@ -264,6 +264,10 @@ def test_a_run_is_run_again_from_a_step(project: Project, page: Page) -> None:
     assert [row["status"] for row in rows] == ["done"] * 2
     assert page.tab.url.endswith(next(row["run_id"] for row in rows if row["run_id"] != run["run_id"]))
 
+    copy = page.api("POST", f"/api/runs/{run['run_id']}/fork", {})
+    page.open(f"/runs/{copy['run_id']}")
+    page.shows("taken over")
+
 
 def test_a_fork_gets_the_arguments_that_were_changed(page: Page) -> None:
     """The dialog of a fork shows the arguments of the run, and only those that a person changes are sent."""
