@@ -267,6 +267,8 @@ class DriverScheduler:
         if join is None:
             self.finished = True
             self.failure = failure
+            if isinstance(failure, errors.ControlRoomError):
+                _drop_frames(failure)
         elif join.request.fail_fast:
             self._cancel_siblings(join)
             join.owner.join = None
@@ -317,6 +319,16 @@ class DriverScheduler:
 
 def _holds(path: str, inner: str) -> bool:
     return inner == path or inner.startswith(path + "/")
+
+
+def _drop_frames(failure: BaseException) -> None:
+    # Since Python 3.12, frames of coroutines in a traceback refer to their callers, and so to the scheduler that keeps
+    # the failure: the cycle would hold the whole journal of an ended run until a collection.
+    found: list[BaseException | None] = [failure]
+    while found:
+        if (error := found.pop()) is not None and error.__traceback__ is not None:
+            error.__traceback__ = None
+            found += [error.__context__, error.__cause__]
 
 
 def _close(coroutine: Running) -> None:

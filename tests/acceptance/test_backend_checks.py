@@ -27,6 +27,7 @@ def test_a_backend_that_does_not_exist_is_refused(project: programs.Project) -> 
     assert programs.asked("runs", "list", project=project) == []
 
 
+@pytest.mark.model
 def test_the_check_reports_a_backend_without_its_program(project: programs.Project, tmp_path: Path) -> None:
     """The check of the agents reports each backend, names what to install for a missing program, and ends with 0."""
     absent = tmp_path / "absent"

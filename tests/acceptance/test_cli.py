@@ -142,6 +142,7 @@ def test_all_unfitting_arguments_are_reported(project: programs.Project):
     assert "$.args.wrods" in refused.stderr
 
 
+@pytest.mark.model
 def test_text_for_a_list_is_refused_with_the_list_notation(project: programs.Project):
     """An argument of the wrong type is refused with the notation for other types on the command line."""
     refused = programs.control_room(

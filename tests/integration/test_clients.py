@@ -232,6 +232,7 @@ def comparable(name: str, answer: Any) -> Any:
     return json.loads(text)
 
 
+@pytest.mark.model
 async def test_both_transports_give_the_same_answers(tmp_path: Path) -> None:
     """The service over HTTP and the folder in process give the same answers to every use case."""
     told: dict[str, list[tuple[str, Any]]] = {}

@@ -150,6 +150,7 @@ async def test_tools_are_listed_with_their_arguments(service: served.Served) -> 
     assert tools["file_locator"]["description"]
 
 
+@pytest.mark.model
 async def test_a_working_agent_is_listed_with_its_run_and_step(service: served.Served) -> None:
     """An agent that works on a prompt is `processing`, with its run and step; the others are idle."""
     service.project.say("draft", hang=True)

@@ -26,7 +26,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "names").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
     new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout")
     for arguments in (
-        ("req", "-x509", *new, "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=Test authority"),
+        # Python 3.13 refuses an authority that does not say what its key may be used for.
+        ("req", "-x509", *new, "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=Test authority",
+         "-addext", "keyUsage=critical,keyCertSign"),
         ("req", *new, "own.key", "-out", "own.csr", "-subj", "/CN=127.0.0.1"),
         ("x509", "-req", "-in", "own.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", "own.pem",
          "-days", "2", "-extfile", "names"),
