@@ -11,6 +11,8 @@ from app.domain import decisions, plain, runs, states, views
 from app.domain import unreadable as unreadables
 from app.engine import dry_replay, ports, run_engine, stores
 
+_AT_REST = [state.value for state in states.RunState if state.finished or state is states.RunState.PAUSED]
+
 
 async def read(
     store: stores.RunStore,
@@ -98,8 +100,8 @@ async def _pausing(store: stores.RunStore, run_id: str, view: views.RunView) -> 
     if view.status is not states.RunState.PAUSED or not view.open:
         return view
     manifest = (await store.read_snapshots(run_id)).get("run.json")
-    if isinstance(manifest, dict) and manifest.get("status") == view.status:
-        # An interrupted step leaves no line.
+    if isinstance(manifest, dict) and manifest.get("status") in _AT_REST:
+        # An interrupted step leaves no line. A run that a repair has paused has ended before.
         return dataclasses.replace(view, open=())
     running = states.RunState.RUNNING
     return dataclasses.replace(view, status=running, reason=decisions.PAUSING, error=None, paused_at=None)

@@ -40,6 +40,7 @@ NOT_SENT = {
     "run_pinned": "a report of a prune has its message",
     "slot_not_written": "the plan keeps it",
     "source_in_use": "copying between stores is a command",
+    "transfer_refused": "copying between stores is a command",
     "workspace_busy": "only commands claim a workspace",
 }
 """Codes that no response carries, and why."""
