@@ -10,7 +10,7 @@ from pathlib import Path
 from app import errors
 from app.agents import configuration, counting
 from app.agents.configuration import TIERS, BackendConfig, BackendContext
-from app.agents.programs import continuations, environment, executables, hearing, results, verdicts
+from app.agents.programs import continuations, environment, executables, hearing, private_folders, results, verdicts
 from app.agents.programs.continuations import ConversationAddress
 from app.agents.programs.program import ParsedOutput, Program, Turn, is_name
 from app.domain import agent_sessions, records
@@ -149,15 +149,16 @@ class ProgramBackend:
     async def _turn(
         self, prompt: ports.AgentPrompt, argv: tuple[str, ...], opened: ConversationAddress
     ) -> verdicts.TurnResult:
-        with executables.folder(self._program.wants_folder) as folder:
+        with private_folders.made(self._program.wants_folder) as folder:
             called = self._program.invoke(self._turn_of(prompt, opened, folder))
             env = environment.overlay(self._program, self._config, self._context.environ, prompt, called)
-            executables.fill(folder, called.files)
+            private_folders.fill(folder, called.files)
             outlet = executables.Outlet()
             try:
                 request = self._request(prompt, (*argv, *called.arguments), called.stdin, env, outlet)
                 ended = await self._run(prompt, opened, request, outlet)
-                process_result = _result_of(request, ended, outlet, executables.read(folder, self._program.more_output))
+                extra = private_folders.read(folder, self._program.more_output)
+                process_result = _result_of(request, ended, outlet, extra)
                 session_id = opened.session_id if opened.resumes else None
                 found = await asyncio.to_thread(verdicts.verdict, self._program, process_result, session_id)
                 withheld = self._context.supervisor.withheld_from(request)

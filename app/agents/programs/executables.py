@@ -1,8 +1,7 @@
-"""Executables: find the file of a program on this machine, and create the files that it reads and writes."""
+"""Executables: find the file of a program on this machine, and receive its output."""
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import shutil
@@ -114,35 +113,3 @@ class Outlet:
     def close(self) -> None:
         """Discard the output."""
         os.close(self._reading)
-
-
-@contextlib.contextmanager
-def folder(wanted: bool) -> Iterator[Path | None]:
-    """Make a folder that other users cannot read, and remove it with its content afterwards."""
-    if not wanted:
-        yield None
-        return
-    with workspace_faults.waiting(tempfile.gettempdir()):
-        made = Path(tempfile.mkdtemp(prefix="agent-"))
-    try:
-        yield made
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-
-
-def fill(folder: Path | None, files: Mapping[str, str]) -> None:
-    """Write texts into a private folder."""
-    for name, text in files.items():
-        assert folder is not None
-        with workspace_faults.waiting(str(folder)):
-            (folder / name).write_text(text, encoding="utf-8", errors="replace")
-
-
-def read(folder: Path | None, name: str | None) -> bytes:
-    """Return the content of a file in a private folder; empty if there is none."""
-    if folder is None or name is None:
-        return b""
-    try:
-        return (folder / name).read_bytes()
-    except OSError:
-        return b""
