@@ -20,7 +20,7 @@ _PREFIX = "control-room-agent-"
 def made(wanted: bool) -> Iterator[Path | None]:
     """Make a folder that other users cannot read, and remove it with its content afterwards.
 
-    The first call of a process also removes the folders that killed processes have left.
+    The first call of a process also removes the folders that killed processes left.
     """
     if not wanted:
         yield None
@@ -33,7 +33,8 @@ def made(wanted: bool) -> Iterator[Path | None]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+        if lock is not None:
+            os.close(lock)
 
 
 def fill(folder: Path | None, files: Mapping[str, str]) -> None:
@@ -54,40 +55,43 @@ def read(folder: Path | None, name: str | None) -> bytes:
         return b""
 
 
-def _new() -> tuple[Path, int]:
+def _new() -> tuple[Path, int | None]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        try:
+            lock = _locked(folder)
+        except OSError as error:
+            if workspace_faults.passes(error.errno):
+                folder.rmdir()
+                raise
+            # The file system has no locks, so that no other process removes the folder, either.
+            return folder, None
         # Another process may take it for one that is left before it is locked.
-        if (lock := _locked(folder)) is not None:
+        if lock is not None:
             return folder, lock
 
 
 @functools.cache
 def _remove_left(place: str) -> None:
     # The system releases the lock of a process that is killed. A name alone proves nothing in a folder of all users.
-    with os.scandir(place) as found:
-        left = [each for each in found if each.name.startswith(_PREFIX) and each.is_dir(follow_symlinks=False)]
-    for each in left:
+    for folder in Path(place).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
-            if (
-                each.stat(follow_symlinks=False).st_uid == os.geteuid()
-                and (lock := _locked(Path(each.path))) is not None
-            ):
-                shutil.rmtree(each.path, ignore_errors=True)
+            if folder.lstat().st_uid == os.geteuid() and (lock := _locked(folder)) is not None:
+                shutil.rmtree(folder, ignore_errors=True)
                 os.close(lock)
 
 
 def _locked(folder: Path) -> int | None:
-    """Return the lock of a folder as a descriptor; None if another process has it, or has removed the folder."""
-    try:
+    """Return the lock of a folder as a descriptor; None if another process has it, or has removed the folder.
+
+    Raises:
+        OSError: the folder cannot be opened now, or its file system has no locks.
+    """
+    with contextlib.ExitStack() as closing, contextlib.suppress(BlockingIOError, FileNotFoundError):
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
+        closing.callback(os.close, lock)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.stat(folder), os.fstat(lock)):
+            closing.pop_all()
             return lock
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    os.close(lock)
     return None

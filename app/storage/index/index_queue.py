@@ -154,7 +154,8 @@ class IndexQueue:
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
         """Write the rows of runs that have none; while that fails they wait, and readers see them."""
-        self.changes, rows = self.changes + 1, list(found)
+        self.changes += 1
+        rows = list(found)
         try:
             await self.flush()
             await self._inner.add_missing(rows)

@@ -157,7 +157,7 @@ class Reconciliation:
         row = await self._context.index.get_run(name)
         if row is not None:
             _log.error("the run %s was %s, and its folder is gone", name, row.summary.status)
-        # Otherwise the next list of this run removes its row.
+        # A row that cannot be removed now is removed by the next list that contains it.
         with contextlib.suppress(errors.StorageFault):
             await self._context.index.remove_run(name)
 
@@ -180,7 +180,7 @@ class Reconciliation:
 
     async def _finish(self, run_id: str) -> None:
         # A process that resumes a run, or will write its row, locks its folder, so the folder's content stays valid
-        # until then. A row that cannot be written now is written by the next list of this run.
+        # until then. A row that cannot be written now is written by the next list that contains it.
         context = self._context
         with contextlib.suppress(errors.NotFound, errors.Conflict, errors.StorageFault):
             lock = await context.workers.run(lambda: authority.lock_run(context.disk, run_id))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from app import errors
 from app.agents.programs import private_folders
 
 HOLDS = """
@@ -28,6 +31,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", None)
     private_folders._remove_left.cache_clear()
     return tmp_path
+
+
+def _exhausted(_folder: Path) -> int | None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def _holding(place: Path) -> tuple[subprocess.Popen[str], Path]:
@@ -83,3 +90,30 @@ def test_a_folder_that_a_sweep_takes_before_it_is_locked_is_replaced(
     monkeypatch.setattr(tempfile, "mkdtemp", taken)
     with private_folders.made(True) as folder:
         assert (str(folder), len(made)) == (made[1], 2)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_has_private_folders_too(
+    place: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Nothing is removed there that a living process may use."""
+    left = place / "control-room-agent-of-another"
+    left.mkdir()
+
+    def refused(_file: int, _how: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with private_folders.made(True) as folder:
+        assert folder is not None
+        assert sorted(place.iterdir()) == sorted([folder, left])
+    assert list(place.iterdir()) == [left]
+
+
+def test_a_machine_without_descriptors_leaves_no_folder(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step waits, and the folder that was made for it is gone."""
+    monkeypatch.setattr(private_folders, "_locked", _exhausted)
+    with pytest.raises(errors.WorkspaceFault), private_folders.made(True):
+        pass
+
+    assert list(place.iterdir()) == []
