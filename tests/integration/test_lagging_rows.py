@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from app import bootstrap
+from app import bootstrap, errors
 from app.domain import runs
 from app.services import requests, run_reader
+from app.storage.index.sql import index as sql_index
 from app.storage.runs import disk_store, folder_log
 from tests.integration import project as projects
 from tests.integration import served
@@ -108,6 +109,35 @@ async def test_an_ending_is_shown_only_after_its_row_is_written(
 
     assert (was_told, before["status"]) == (False, "running")
     assert (shown["status"], after["status"]) == ("done", "done")
+
+
+async def test_a_run_is_opened_after_its_row_was_corrected(
+    project: projects.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run whose row is being corrected is not refused as if another process wrote it."""
+    async with served.in_process(project) as service:
+        run_id = (await service.run("quick"))["run_id"]
+    correcting, later = asyncio.Event(), asyncio.Event()
+    move = sql_index.SqlIndex.move
+
+    async def move_late(index: sql_index.SqlIndex, moved: runs.Transition) -> bool:
+        correcting.set()
+        await later.wait()
+        return await move(index, moved)
+
+    async with bootstrap.build(served.chosen(project)) as application:
+        monkeypatch.setattr(sql_index.SqlIndex, "move", move_late)
+        damage = errors.JournalCorrupt("damaged", detail={})
+        declaring = asyncio.create_task(application.store.rechecks.declare_failed(run_id, damage))
+        await asyncio.wait_for(correcting.wait(), served.WAIT_SECONDS)
+        opening = asyncio.create_task(application.store.open(run_id))
+        await asyncio.wait({opening}, timeout=0.3)
+        was_refused = opening.done()
+        later.set()
+        log = await opening
+        await log.close()
+
+        assert (was_refused, await declaring) == (False, True)
 
 
 @pytest.mark.parametrize("asked", ["list", "detail", "events"])

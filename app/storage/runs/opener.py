@@ -83,9 +83,10 @@ class Opener:
             journal_position = self._journal_positions.get(run_id)
             durable = await self.joint_sync.covers(run_id)
             kept_run = self.kept.pop(run_id)
-            lock, folder = await self._context.workers.run(
-                lambda: self._enter(run_id, journal_position, durable, kept_run)
-            )
+            async with self._rechecks.turns.of(run_id):
+                lock, folder = await self._context.workers.run(
+                    lambda: self._enter(run_id, journal_position, durable, kept_run)
+                )
             return await self._begin(run_id, lock, folder)
         except errors.JournalCorrupt as error:
             await self._rechecks.declare_failed(run_id, error)

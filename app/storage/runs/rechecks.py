@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from app import clock, errors
 from app.domain import decisions, events, plain, runs, states, views
-from app.engine import stores
+from app.engine import aio, stores
 from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.index import index_port
@@ -51,6 +51,8 @@ class Rechecks:
         self._believed: OrderedDict[str, _Mark] = OrderedDict()
         self._doubted: dict[str, _Mark] = {}
         self._next_at: OrderedDict[str, float] = OrderedDict()
+        self.turns = aio.KeyedLock()
+        """Held while the folder of a run is locked for its row, so that its opening waits and is not refused."""
 
     async def touched(self, run_ids: Sequence[str]) -> list[str]:
         """Return the runs whose folders have changed after their manifest and have not been checked since."""
@@ -147,13 +149,14 @@ class Rechecks:
     async def _held(self, run_id: str) -> AsyncIterator[disk_port.Lock | None]:
         # A process that has locked the folder will write the row.
         lock: disk_port.Lock | None = None
-        with contextlib.suppress(errors.Conflict, errors.NotFound, errors.Unreadable):
-            lock = await self._context.workers.run(lambda: authority.lock_run(self._context.disk, run_id))
-        try:
-            yield lock
-        finally:
-            if lock is not None:
-                lock.release()
+        async with self.turns.of(run_id):
+            with contextlib.suppress(errors.Conflict, errors.NotFound, errors.Unreadable):
+                lock = await self._context.workers.run(lambda: authority.lock_run(self._context.disk, run_id))
+            try:
+                yield lock
+            finally:
+                if lock is not None:
+                    lock.release()
 
     # -- on a worker
 
