@@ -13,6 +13,7 @@ ControlRoomError
 ├── Denied
 ├── NotFound
 ├── Conflict
+│   ├── RunExists
 │   └── WrongState
 ├── ConfigurationError
 │   └── DataDirectoryBusy
@@ -181,6 +182,12 @@ class Conflict(ControlRoomError):
     """The request conflicts with the current state."""
 
     default_code = "conflict"
+
+
+class RunExists(Conflict):
+    """Another run has this id."""
+
+    default_code = "run_exists"
 
 
 class WrongState(Conflict):

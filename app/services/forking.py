@@ -96,11 +96,8 @@ class Forks:
             lines=[fork_replay.line(record) for record in kept],
             blobs=[blob for record in kept for blob in record.blobs()],
         )
-        # The engine expects the run before its folder exists. Otherwise a recovery that lists folders at this moment
-        # would mistake the new run for one that a dead process left.
-        self._engine.expect(start.run_id)
         with faults.as_errors():
-            created = await self._store.create(start, taken_over=taken_over)
+            start, created = await self._starter.created(start, functools.partial(self._create, taken_over))
         if created.existed:
             return await self._repeated(created.run_id)
         status = await self._engine.submit(created.run_id, created.summary)
@@ -112,6 +109,12 @@ class Forks:
             taken_over=len(kept),
             next=tuple(planned.replayed.asks)[:_MOST_NEXT],
         )
+
+    async def _create(self, taken_over: stores.TakenOver, start: runs.RunStart) -> stores.Created:
+        # The engine expects the run before its folder exists. Otherwise a recovery that lists folders at this moment
+        # would mistake the new run for one that a dead process left.
+        self._engine.expect(start.run_id)
+        return await self._store.create(start, taken_over=taken_over)
 
     async def _repeated(self, run_id: str) -> Forked:
         with faults.as_errors():

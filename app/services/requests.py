@@ -269,3 +269,19 @@ def _half_flaw(parts: tuple[str | int, ...]) -> errors.Flaw:
 
 def _flaw(path: str, message: str, code: str = "invalid") -> errors.Flaw:
     return errors.Flaw(path=path, message=message, code=code)
+
+
+def unchangeable(request: ResumeRequest, recipe_id: str) -> errors.RequestInvalid:
+    """Return the error for a resume that changes a run without a recipe file."""
+    changes = {
+        "args": request.args is not None,
+        "options": request.options is not None,
+        "recipe": request.current_recipe,
+    }
+    message = f"a run of {recipe_id} cannot be resumed with changes; start another run instead"
+    flaws = [
+        errors.Flaw(path=f"$.{name}", code="unchangeable", message="cannot be changed")
+        for name, is_changed in changes.items()
+        if is_changed
+    ]
+    return errors.RequestInvalid(message, code="resume_unchangeable", flaws=flaws)

@@ -111,14 +111,8 @@ class Runs(RunQueries):
             start = dataclasses.replace(start, started_by=author.to_json())
         if parent is None and start.approvals is not None:
             await voting.refuse_unapprovable(start, self._starter.rules.approvers)
-        # The engine expects the run before its folder exists; otherwise a recovery that lists folders now would mistake
-        # it for the run of an earlier process.
-        self._engine.expect(start.run_id)
         try:
-            if _converses(start):
-                created = await self._conversation_binding.create(start, request)
-            else:
-                created = await self._store.create(start, exclusive=request.exclusive)
+            start, created = await self._starter.created(start, functools.partial(self._create, request))
         except (errors.Fault, errors.Conflict):
             with faults.as_errors():
                 raise
@@ -127,6 +121,14 @@ class Runs(RunQueries):
         status = await self._engine.submit(created.run_id, created.summary)
         self.started_listeners.notify(start)
         return Started(run_id=created.run_id, status=status, existed=False)
+
+    async def _create(self, request: StartRequest, start: runs.RunStart) -> stores.Created:
+        # The engine expects the run before its folder exists; otherwise a recovery that lists folders now would mistake
+        # it for the run of an earlier process.
+        self._engine.expect(start.run_id)
+        if _converses(start):
+            return await self._conversation_binding.create(start, request)
+        return await self._store.create(start, exclusive=request.exclusive)
 
     async def note_begun_elsewhere(self, run_id: str) -> None:
         """Notify followers of conversations of a run that another process has begun or resumed.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +16,7 @@ from app.agents import json_files
 from app.domain import json_words, keys, library, plain, policies, runs
 from app.domain.approvals import Approvals, strictest
 from app.domain.limits import RunLimits
+from app.engine import stores
 from app.flows import registry as flows
 from app.services import arguments, requests, worst_cases
 from app.services.recipe_versions import RecipeVersion
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from app.services import story_args
 
 _RECIPES_NAMED = 20
+_IDS_TRIED = 8  # Two runs of one second can get the same six random characters.
 _AT_ONCE = 500  # Values in arguments and options that are processed on the loop.
 
 
@@ -145,17 +148,12 @@ class Starter:
         recipe, filled = recipe_version.recipe, self._found(recipe_version.recipe, request, seeds, working_dir)
         args = recipe_version.fit({**seeds, **filled.args, **request.args}, filled.questions)
         self._refuse_unknown_backend(recipe, args)
-        now = self._clock.now()
-        run_id, runs_folder = self._ids.run_id(now), self.rules.runs_folder
         limits, approvals = self._terms(request, recipe.recipe_id, parent)
         start = runs.RunStart(
-            run_id=run_id,
             recipe_id=recipe.recipe_id,
-            created_at=clock.stamp(now),
             description=request.description or recipe.label,
             args=args,
             options=dict(request.options),
-            folder=None if runs_folder is None else str(runs_folder / run_id),
             session_id=request.session_id or (parent.session_id if parent else self._ids.token("sess_")),
             session_plan_task_id=request.session_plan_task_id,
             labels=dict(request.labels),
@@ -170,9 +168,16 @@ class Starter:
             parent_run_id=parent.run_id if parent else None,
             depth=depth,
             owner=request.owner,
+            **self._identity(),
             **recipe_version.frozen(),
         )
         return start, recipe_version
+
+    def _identity(self) -> dict[str, Any]:
+        now = self._clock.now()
+        run_id, runs_folder = self._ids.run_id(now), self.rules.runs_folder
+        folder = None if runs_folder is None else str(runs_folder / run_id)
+        return {"run_id": run_id, "created_at": clock.stamp(now), "folder": folder}
 
     def _terms(
         self, request: StartRequest, recipe_id: str, parent: runs.RunStart | None
@@ -248,12 +253,8 @@ class Starter:
             overrides: As `renewed` and `place` return them.
             labels: Changes of the labels; None removes a label.
         """
-        now = self._clock.now()
-        run_id, runs_folder = self._ids.run_id(now), self.rules.runs_folder
         own: dict[str, plain.Json] = {
-            "run_id": run_id,
-            "created_at": clock.stamp(now),
-            "folder": None if runs_folder is None else str(runs_folder / run_id),
+            **self._identity(),
             "id_root": source.root_id,
             "root_created_at": source.root_at,
             "forked_from": source.run_id,
@@ -277,6 +278,20 @@ class Starter:
             concurrency=start.concurrency and start.concurrency.of_fork(),
         )
 
+    async def created(
+        self, start: runs.RunStart, create: Callable[[runs.RunStart], Awaitable[stores.Created]]
+    ) -> tuple[runs.RunStart, stores.Created]:
+        """Create a run, under another id if a run has its id already, and return its start, too.
+
+        Raises:
+            errors.ControlRoomError: as `create`.
+        """
+        for _ in range(_IDS_TRIED):
+            with contextlib.suppress(errors.RunExists):
+                return start, await create(start)
+            start = dataclasses.replace(start, **self._identity())
+        return start, await create(start)
+
     def agent(self, start: runs.RunStart, name: str) -> Mapping[str, Any] | None:
         """Return an agent that a run froze or that is configured now, or one made of a backend's name; else None."""
         frozen = start.frozen.get("agents")
@@ -288,7 +303,7 @@ class Starter:
 
     def _renew(self, start: runs.RunStart, request: ResumeRequest) -> dict[str, plain.Json]:
         if start.dialect in flows.DRIVERS:
-            raise _unchangeable(start, request)
+            raise requests.unchangeable(request, start.recipe_id)
         args, options = {**start.args, **(request.args or {})}, {**start.options, **(request.options or {})}
         if not request.current_recipe:
             recipe = self._as_frozen(start)
@@ -383,18 +398,3 @@ def _is_answered(recipe: library.Recipe, args: Mapping[str, plain.Json]) -> bool
     from app.services import story_args
 
     return bool(story_args.wanted(recipe, args))
-
-
-def _unchangeable(start: runs.RunStart, request: ResumeRequest) -> errors.RequestInvalid:
-    changes = {
-        "args": request.args is not None,
-        "options": request.options is not None,
-        "recipe": request.current_recipe,
-    }
-    message = f"a run of {start.recipe_id} cannot be resumed with changes; start another run instead"
-    flaws = [
-        errors.Flaw(path=f"$.{name}", code="unchangeable", message="cannot be changed")
-        for name, is_changed in changes.items()
-        if is_changed
-    ]
-    return errors.RequestInvalid(message, code="resume_unchangeable", flaws=flaws)

@@ -42,7 +42,8 @@ class Admission:
         """Make a run durable, unless its key belongs to a run or another run prevents it.
 
         Raises:
-            errors.Conflict: `idempotency_conflict`, `recipe_busy`, `concurrency_limit` or `run_exists`.
+            errors.Conflict: `idempotency_conflict`, `recipe_busy` or `concurrency_limit`.
+            errors.RunExists: another run has its id.
             errors.DiskFull: the disk is full or failing.
         """
         # The lock is that of a folder, so it excludes other processes, too: of two requests with the same key to

@@ -116,7 +116,7 @@ class NewRuns:
             shown: Whether other processes must see its row when this returns.
 
         Raises:
-            errors.Conflict: `run_exists`.
+            errors.RunExists: another run has its id.
             errors.DiskFull: the disk is full or failing.
         """
         # From the rename on, the run can be found although its folder is still locked here. Its openers wait for the
@@ -187,7 +187,7 @@ class NewRuns:
             return await workers.run(lambda: _build(context, start, taken_over))
         except FileExistsError as error:
             message = f"there is a run {start.run_id} already"
-            raise errors.Conflict(message, code="run_exists", detail={"run_id": start.run_id}) from error
+            raise errors.RunExists(message, detail={"run_id": start.run_id}) from error
         except OSError as error:
             raise self._no_space(layout.new_folder(start.run_id), error) from error
 

@@ -78,7 +78,7 @@ def _copied(source: Disk, target: Disk, run_id: str, reach: Callable[[str], None
         if all(_content(source, f"{folder}/{name}") == _content(target, f"{folder}/{name}") for name in _AUTHORITY):
             return False
         message = f"there is another run {run_id} already, or it has continued since it was copied; it stays as it is"
-        raise errors.Conflict(message, code="run_exists", detail={"run_id": run_id})
+        raise errors.RunExists(message, detail={"run_id": run_id})
     if target.has_folder(fresh):
         target.remove_tree(fresh)
     target.add_folder(fresh)

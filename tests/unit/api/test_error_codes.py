@@ -36,7 +36,7 @@ NOT_SENT = {
     "recipe_id_missing": "the run that was found is listed with it",
     "restore_not_empty": "restoring is a command",
     "review_unusable": "the plan keeps it",
-    "run_exists": "ids are new",
+    "run_exists": "a run gets another id",
     "run_pinned": "a report of a prune has its message",
     "slot_not_written": "the plan keeps it",
     "source_in_use": "copying between stores is a command",
