@@ -12,13 +12,15 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from app import clock, errors
 from app.domain import plain
 from app.storage import layout, layout_version
 from app.storage.disk import disk_health, disk_port, os_disk
 from app.storage.disk.os_disk import OsDisk, OsLock
+
+T = TypeVar("T")
 
 _IDENTITY = "data_directory_id"
 SERVICE = "service.json"  # File of the process that is the service.
@@ -53,7 +55,7 @@ _GITIGNORE = f"""\
 class ServiceLock:
     """The lock that makes a process the service of a data directory; it ends with the process."""
 
-    def __init__(self, disk: OsDisk, lock: OsLock, facts: dict[str, plain.Json]) -> None:
+    def __init__(self, disk: OsDisk, lock: disk_port.Lock, facts: dict[str, plain.Json]) -> None:
         self._disk = disk
         self._lock = lock
         self._facts = facts
@@ -69,6 +71,7 @@ class ServiceLock:
         with contextlib.suppress(OSError):
             self._disk.remove(SERVICE)
         self._lock.release()
+        self._disk.close()
 
 
 def other_engine(
@@ -158,14 +161,18 @@ class DataDirectory:
             errors.ConfigurationError: it cannot be written.
         """
         self.prepare()
+        # If the directory is replaced, the file of the other one belongs to another service.
+        disk = OsDisk(self.path)
         try:
-            lock = self._locked()
+            disk.hold()
+            # `service` of another process takes the lock for an instant; a service keeps it longer than these tries.
+            lock = _tried(lambda: disk.lock(""))
         except OSError as error:
             raise disk_health.unusable(self.path, error) from error
         if lock is None:
             raise self._busy()
         facts = {"pid": os.getpid(), "host": socket.gethostname(), "since": clock.stamp(self._clock.now())}
-        held = ServiceLock(self._disk, lock, facts)
+        held = ServiceLock(disk, lock, facts)
         try:
             if layout_version.check(self._disk, self.path) != layout_version.LAYOUT:
                 layout_version.write(self._disk)
@@ -252,10 +259,6 @@ class DataDirectory:
         if self.service() is not None:
             raise self._busy()
 
-    def _locked(self) -> OsLock | None:
-        # `service` of another process takes the lock for an instant; a service keeps it longer than these tries.
-        return _tried(lambda: os_disk.lock(str(self.path)))
-
     def _make_private(self, folder: str) -> None:
         if folder and self._disk.add_folder(folder):
             self._disk.sync_folder(folder.rpartition("/")[0])
@@ -321,7 +324,7 @@ class DataDirectory:
         return {name: known.get(name) for name in ("pid", "host", "since", "url")}
 
 
-def _tried(lock: Callable[[], OsLock | None]) -> OsLock | None:
+def _tried(lock: Callable[[], T | None]) -> T | None:
     for _ in range(_LOOKS):
         if (held := lock()) is not None:
             return held

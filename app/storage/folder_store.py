@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from app import clock
+from app import clock, errors
 from app.engine import event_feed, probes
 from app.storage.data_directory import DataDirectory
 from app.storage.disk.checked_disk import CheckedDisk
@@ -57,6 +57,7 @@ class FolderStore(DiskStore):
         self._queue: IndexQueue | None = None
         self._blobs = mark.Target()
         self._opened: tuple[Disk, str] | None = None
+        self._held: OsDisk | None = None
         self._is_shared = False
         self._commits = Threads(threads.commit, "commit")
         self._others = Threads(threads.other, "storage")
@@ -94,6 +95,16 @@ class FolderStore(DiskStore):
             self.turns = functools.partial(DiskTurns, self.checked_disk, self._others)
             self.shared_rates = RateDocument(self._parts.context.bare_disk, self._others, self._clock)
 
+    async def write_fault(self) -> errors.StorageFault | None:
+        """Return why new runs are refused, after another attempt to write; None if they are accepted."""
+        if self._held is not None:
+            try:
+                await self._others.run(self._held.confirm)
+            except OSError:
+                # No write may have been tried since the directory was displaced.
+                self._parts.context.disk_health.free = False
+        return await super().write_fault()
+
     def share(self) -> None:
         """Expect other processes to execute runs in these folders as well."""
         self._is_shared = True
@@ -112,7 +123,9 @@ class FolderStore(DiskStore):
 
     def _open_disk(self) -> tuple[Disk, str]:
         identity = self._directory.prepare()
-        return OsDisk(self._directory.path), identity
+        self._held = OsDisk(self._directory.path)
+        self._held.hold()
+        return self._held, identity
 
     def _near(self) -> Workers:
         return InlineWorker(self._others)
@@ -122,3 +135,5 @@ class FolderStore(DiskStore):
             self._queue.abandon()
         self._commits.close()
         self._others.close()
+        if self._held is not None:
+            self._held.close()

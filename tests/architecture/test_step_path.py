@@ -9,7 +9,7 @@ import pytest
 
 from tests.architecture import step_path
 
-MOST_STEP_CALLS = 98
+MOST_STEP_CALLS = 99
 """Calls in `app` for a further step of a run."""
 
 MOST_STEP_MODULES = 20

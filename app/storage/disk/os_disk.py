@@ -9,6 +9,7 @@ import fcntl
 import os
 import shutil
 import stat
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ _CHUNK_BYTES = 1024 * 1024
 _NEITHER_LINK_NOR_WAIT = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NEITHER_LINK_NOR_WAIT
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NEITHER_LINK_NOR_WAIT
+_DISPLACED = "the data directory was moved, removed or replaced; put it back, or restart Control Room"
 _NO_LOCKS = frozenset({errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 _SYNC = getattr(os, "fdatasync", os.fsync)
 _SYNC_FILE_SYSTEM = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
@@ -29,8 +31,10 @@ _SYNC_FILE_SYSTEM = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
 class OsAppendFile:
     """`AppendFile` over a file descriptor, which is opened at the first write or sync."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, at: int | None = None, confirm: Callable[[], None] | None = None) -> None:
         self._path = path
+        self._at = at
+        self._confirm = confirm
         self._descriptor = -1
         self._closed = False
 
@@ -41,6 +45,8 @@ class OsAppendFile:
 
     def sync(self) -> None:
         _SYNC(self._descriptor if self._descriptor >= 0 else self._open())
+        if self._confirm is not None:
+            self._confirm()
 
     def close(self) -> None:
         descriptor, self._descriptor, self._closed = self._descriptor, -1, True
@@ -52,7 +58,7 @@ class OsAppendFile:
     def _open(self) -> int:
         if self._closed:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        self._descriptor = os.open(self._path, _APPEND, _FILE_MODE)
+        self._descriptor = os.open(self._path, _APPEND, _FILE_MODE, dir_fd=self._at)
         return self._descriptor
 
 
@@ -72,12 +78,13 @@ class OsLock:
 class OsSyncer:
     """`Syncer` over a folder of the machine."""
 
-    def __init__(self, root: str, folders: Iterable[str]) -> None:
+    def __init__(self, root: str, folders: Iterable[str], at: int | None = None) -> None:
         self._root = root
+        self._at = at
         # The kernel reports a failed write once to each open descriptor, so these stay open while files are written.
         self._descriptors: dict[int, int] = {}
-        for place in (root, *(f"{root}/{folder}" for folder in folders)):
-            self._open(place)
+        for folder in ("", *folders):
+            self._open(root + folder)
 
     def sync(self, paths: Callable[[], Iterable[str]]) -> None:
         """Make files and folders durable."""
@@ -88,7 +95,8 @@ class OsSyncer:
                     raise OSError(code, os.strerror(code), self._root)
             return
         for path in paths():
-            with contextlib.suppress(FileNotFoundError), _opened(f"{self._root}/{path}", os.O_RDONLY) as descriptor:
+            place = self._root + path
+            with contextlib.suppress(FileNotFoundError), _opened(place, os.O_RDONLY, self._at) as descriptor:
                 os.fsync(descriptor)
 
     def close(self) -> None:
@@ -98,20 +106,51 @@ class OsSyncer:
             os.close(descriptor)
 
     def _open(self, place: str) -> None:
-        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._at)
         # One descriptor for each file system; usually there is only one.
         if self._descriptors.setdefault(os.fstat(descriptor).st_dev, descriptor) != descriptor:
             os.close(descriptor)
 
 
 class OsDisk:
-    """`Disk` over a folder of the machine."""
+    """`Disk` over a folder of the machine: whatever has the folder's path, or, if it is held, always the same folder.
+
+    What happens to the path of a held folder does not change where its files are. Nothing becomes durable in it while
+    its path leads elsewhere: another process, which finds another folder there, may do the same work.
+    """
 
     def __init__(self, root: Path) -> None:
-        self._root = str(root)
+        self._place = str(root)
+        self._root = f"{root}/"
+        self._at: int | None = None
+
+    def hold(self) -> None:
+        """Hold the folder until `close`."""
+        self._at = os.open(self._place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._closing = weakref.finalize(self, os.close, self._at)
+        self._root = "./"
+
+    def confirm(self) -> None:
+        """Refuse a held folder that its path does not lead to.
+
+        Raises:
+            OSError: ESTALE.
+        """
+        if self._at is None:
+            return
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if os.path.samestat(os.stat(self._place), os.fstat(self._at)):
+                return
+        raise OSError(errno.ESTALE, _DISPLACED)
+
+    def close(self) -> None:
+        """Let the folder go; a held disk works no more."""
+        if self._at is not None:
+            self._at = -1
+            self._closing()
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        descriptor = os.open(f"{self._root}/{path}", os.O_RDONLY | _NEITHER_LINK_NOR_WAIT)
+        descriptor = os.open(self._root + path, os.O_RDONLY | _NEITHER_LINK_NOR_WAIT, dir_fd=self._at)
         try:
             return _content(descriptor, offset, size)
         finally:
@@ -119,52 +158,55 @@ class OsDisk:
 
     def read_synced(self, path: str, offset: int = 0) -> bytes:
         """Sync a file, drop the kernel's cached copy, and read it from the disk from an offset."""
-        with _opened(f"{self._root}/{path}", os.O_RDONLY) as descriptor:
+        with _opened(self._root + path, os.O_RDONLY, self._at) as descriptor:
             _sync_regular(descriptor, path)
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             return _content(descriptor, offset, -1)
 
     def size(self, path: str) -> int:
-        return os.stat(f"{self._root}/{path}", follow_symlinks=False).st_size
+        return os.stat(self._root + path, dir_fd=self._at, follow_symlinks=False).st_size
 
     def signature(self, path: str) -> Signature:
         """Return inode, size and time of the last change."""
-        found = os.stat(f"{self._root}/{path}", follow_symlinks=False)
+        found = os.stat(self._root + path, dir_fd=self._at, follow_symlinks=False)
         if not stat.S_ISREG(found.st_mode):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     def changed_at(self, path: str) -> int:
         """Return the time of the last change of a file or folder, including changes of its owner and mode."""
-        return os.stat(f"{self._root}/{path}", follow_symlinks=False).st_ctime_ns
+        return os.stat(self._root + path, dir_fd=self._at, follow_symlinks=False).st_ctime_ns
 
     def names(self, folder: str) -> list[str]:
         try:
-            return sorted(os.listdir(f"{self._root}/{folder}"))
+            if self._at is None:
+                return sorted(os.listdir(self._root + folder))
+            with _opened(self._root + folder, os.O_RDONLY | os.O_DIRECTORY, self._at) as descriptor:
+                return sorted(os.listdir(descriptor))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def has_file(self, path: str) -> bool:
-        return stat.S_ISREG(_mode(f"{self._root}/{path}"))
+        return stat.S_ISREG(_mode(self._root + path, self._at))
 
     def has_folder(self, path: str) -> bool:
-        return stat.S_ISDIR(_mode(f"{self._root}/{path}"))
+        return stat.S_ISDIR(_mode(self._root + path, self._at))
 
     def add_folder(self, path: str) -> bool:
         try:
-            os.mkdir(f"{self._root}/{path}", _FOLDER_MODE)
+            os.mkdir(self._root + path, _FOLDER_MODE, dir_fd=self._at)
         except FileExistsError:
             return False
         return True
 
     def append_to(self, path: str) -> AppendFile:
-        return OsAppendFile(f"{self._root}/{path}")
+        return OsAppendFile(self._root + path, self._at, None if self._at is None else self.confirm)
 
     def write(self, path: str, content: bytes, *, sync: bool) -> None:
         """Create or overwrite a file; remove it if the write fails."""
-        place = f"{self._root}/{path}"
-        descriptor = os.open(place, _WRITE_ANEW, _FILE_MODE)
+        place = self._root + path
+        descriptor = os.open(place, _WRITE_ANEW, _FILE_MODE, dir_fd=self._at)
         try:
             # A write may be short, as after a signal or on a full disk.
             written = os.write(descriptor, content) if content else 0
@@ -172,30 +214,32 @@ class OsDisk:
                 written += os.write(descriptor, memoryview(content)[written:])
             if sync:
                 os.fsync(descriptor)
+                self.confirm()
         except OSError:
             # A reader must not take a partial file for a whole one.
             with contextlib.suppress(OSError):
-                os.unlink(place)
+                os.unlink(place, dir_fd=self._at)
             raise
         finally:
             os.close(descriptor)
 
     def cut(self, path: str, size: int, *, sync: bool = True) -> None:
-        with _opened(f"{self._root}/{path}", os.O_WRONLY) as descriptor:
+        with _opened(self._root + path, os.O_WRONLY, self._at) as descriptor:
             os.ftruncate(descriptor, size)
             if sync:
                 os.fsync(descriptor)
 
     def rename(self, old: str, new: str) -> None:
-        os.rename(f"{self._root}/{old}", f"{self._root}/{new}")
+        self.confirm()
+        os.rename(self._root + old, self._root + new, src_dir_fd=self._at, dst_dir_fd=self._at)
 
     def sync_folder(self, path: str) -> None:
-        with _opened(f"{self._root}/{path}", os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+        with _opened(self._root + path, os.O_RDONLY | os.O_DIRECTORY, self._at) as descriptor:
             os.fsync(descriptor)
 
     def syncer(self, folders: Iterable[str]) -> Syncer:
         """Return a syncer of whole file systems where the machine has `syncfs`, otherwise of single files."""
-        return OsSyncer(self._root, folders)
+        return OsSyncer(self._root, folders, self._at)
 
     def boot_id(self) -> str:
         """Return the kernel's id of the present boot; empty if the kernel has none."""
@@ -205,14 +249,14 @@ class OsDisk:
             return ""
 
     def remove(self, path: str) -> None:
-        os.unlink(f"{self._root}/{path}")
+        os.unlink(self._root + path, dir_fd=self._at)
 
     def remove_tree(self, path: str) -> None:
-        shutil.rmtree(f"{self._root}/{path}")
+        shutil.rmtree(self._root + path, dir_fd=self._at)
 
     def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
         """Lock a folder with flock."""
-        return lock(f"{self._root}/{folder}", wait=wait)
+        return lock(self._root + folder, wait=wait, at=self._at)
 
 
 def sync(place: str | Path) -> None:
@@ -224,9 +268,13 @@ def sync(place: str | Path) -> None:
         os.close(descriptor)
 
 
-def lock(folder: str, *, wait: bool = False) -> OsLock | None:
-    """Lock a folder with flock on the folder itself; return None if another process has locked it."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def lock(folder: str, *, wait: bool = False, at: int | None = None) -> OsLock | None:
+    """Lock a folder with flock on the folder itself; return None if another process has locked it.
+
+    Args:
+        at: Descriptor of the folder to which a relative path belongs.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
     return _locked(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
@@ -252,8 +300,8 @@ def _locked(descriptor: int, how: int) -> OsLock | None:
 
 
 @contextlib.contextmanager
-def _opened(place: str, flags: int) -> Iterator[int]:
-    descriptor = os.open(place, flags | _NEITHER_LINK_NOR_WAIT, _FILE_MODE)
+def _opened(place: str, flags: int, at: int | None) -> Iterator[int]:
+    descriptor = os.open(place, flags | _NEITHER_LINK_NOR_WAIT, _FILE_MODE, dir_fd=at)
     try:
         yield descriptor
     finally:
@@ -285,8 +333,8 @@ def _content(descriptor: int, offset: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _mode(place: str) -> int:
+def _mode(place: str, at: int | None) -> int:
     try:
-        return os.stat(place, follow_symlinks=False).st_mode
+        return os.stat(place, dir_fd=at, follow_symlinks=False).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return 0
