@@ -120,13 +120,13 @@ class OsDisk:
     """
 
     def __init__(self, root: Path) -> None:
-        self._place = str(root)
+        self._folder = str(root)
         self._root = f"{root}/"
         self._at: int | None = None
 
     def hold(self) -> None:
         """Hold the folder until `close`."""
-        self._at = os.open(self._place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._at = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._closing = weakref.finalize(self, os.close, self._at)
         self._root = "./"
 
@@ -139,7 +139,7 @@ class OsDisk:
         if self._at is None:
             return
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            if os.path.samestat(os.stat(self._place), os.fstat(self._at)):
+            if os.path.samestat(os.stat(self._folder), os.fstat(self._at)):
                 return
         raise OSError(errno.ESTALE, _DISPLACED)
 
