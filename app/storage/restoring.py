@@ -30,13 +30,12 @@ _HEADERS = (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME)  # They contain long file
 class _Member(tarfile.TarInfo):
     """A member of an archive; a kind that no backup contains is refused before any of its content is read."""
 
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """Return the member that a header block describes."""
-        member = super().frombuf(buf, encoding, errors)
-        if member.type not in _FILES and (member.type not in _HEADERS or member.size > _LARGEST_HEADER):
-            raise tarfile.ReadError(f"{member.name!r:.200} is of a kind or size that a backup never contains")
-        return member
+    def _proc_member(self, tarfile_: tarfile.TarFile) -> Self:
+        # `frombuf` is not called for every member by all versions of Python; this method is meant to be overridden.
+        if self.type not in _FILES and (self.type not in _HEADERS or self.size > _LARGEST_HEADER):
+            raise tarfile.ReadError(f"{self.name!r:.200} is of a kind or size that a backup never contains")
+        processed: Self = super()._proc_member(tarfile_)  # type: ignore[misc]
+        return processed
 
 
 def read(source: Path, folder: Path) -> dict[str, Any]:

@@ -37,10 +37,11 @@ class ReadFaults:
     def _checking(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def checked(path: Any, *args: Any, **options: Any) -> Any:
             reads = call.__name__ != "open" or not args or args[0] & os.O_ACCMODE == os.O_RDONLY
+            place = os.readlink(f"/proc/self/fd/{path}") if isinstance(path, int) else str(path)
             for ending, (code, calls) in self._refused.items():
-                if reads and call.__name__ in calls and str(path).endswith(ending):
+                if reads and call.__name__ in calls and place.endswith(ending):
                     self.count += 1
-                    raise OSError(code, os.strerror(code), str(path))
+                    raise OSError(code, os.strerror(code), place)
             return call(path, *args, **options)
 
         return checked

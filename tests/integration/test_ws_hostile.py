@@ -33,7 +33,7 @@ BAD: list[tuple[Any, str]] = [
     ('{"type": "prompt", "type": "prompt"}', "malformed_message"),
     ('{"type": "prompt", "text": "\\u0000"}', "malformed_message"),
     ('{"type": 1e999}', "malformed_message"),
-    ("[" * 20_000, "too_deep"),
+    ("[" * 20_000 + "]" * 20_000, "too_deep"),
     ('{"a":' * 70 + "1" + "}" * 70, "too_deep"),
     ("[]", "message_invalid"),
     ("null", "message_invalid"),

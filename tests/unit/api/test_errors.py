@@ -27,6 +27,7 @@ STATUSES = {
     "Denied": 403,
     "NotFound": 404,
     "Conflict": 409,
+    "RunExists": 409,
     "WrongState": 409,
     "JournalCorrupt": 409,
     "DiskFull": 507,
