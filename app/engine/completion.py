@@ -10,8 +10,9 @@ from app import errors
 from app.domain import gates, plain
 from app.domain.decisions import LINES_MISSING, DecisionKind
 from app.domain.events import EventType
+from app.domain.records import Record
 from app.domain.runs import Ending, Superseded, Transition
-from app.domain.states import RunState
+from app.domain.states import RunState, StepState
 from app.engine.driver_scheduler import DriverScheduler
 from app.engine.missing_lines import MissingLines
 from app.engine.run_equipment import Equipment, Parked
@@ -41,9 +42,12 @@ class Completion:
         """End the run with the ending of its driver, unless a cancel was written first."""
         ending, failure = _outcome(scheduler)
         ending = ending.with_cut_off(self._cut_off())
-        causes = failure.causes if isinstance(failure, errors.RunFailed) else ()
+        causes = self._positions(failure.causes if isinstance(failure, errors.RunFailed) else ())
+        beside = self._failed_beside(scheduler, causes)
+        failed = (*ending.failed_steps, *(record.key for record in beside))
         error = self._masked(failure) if failure else None
-        return await self._end(ending, error, self._positions(causes))
+        causes += [record.position for record in beside]
+        return await self._end(dataclasses.replace(ending, failed_steps=failed), error, causes)
 
     async def cancel(self) -> RunState:
         """End the run as cancelled."""
@@ -150,6 +154,15 @@ class Completion:
     def _cut_off(self) -> tuple[str, ...]:
         keys = (record.key for record in self._projection.counted if record.finish is not None and record.done)
         return tuple(dict.fromkeys(keys))
+
+    def _failed_beside(self, scheduler: DriverScheduler, causes: list[int]) -> list[Record]:
+        """Return the failures that reached their branches only after the cause of the ending had cancelled these."""
+        # The driver has not seen them. If a resume kept them, the run would fail again at once, without another try.
+        return [
+            record
+            for record in self._projection.records[causes[-1] + 1 if causes else len(self._projection.records) :]
+            if record.final and record.status is StepState.FAILED and scheduler.was_cancelled(record.branch)
+        ]
 
     def _positions(self, keys: tuple[str, ...]) -> list[int]:
         latest = {record.key: record.position for record in self._projection.records if record.final} if keys else {}

@@ -238,6 +238,33 @@ async def test_loops_inside_of_loops():
     }
 
 
+async def test_a_resume_repeats_each_iteration_that_failed_at_once():
+    """If several parallel iterations fail before the run ends, one resume repeats all of them, and keeps the others."""
+    document = later(_each(parallel=True, collect="all"), context={"files": ["a", "b", "c", "d"]})
+    run = await ran(document, {"each[1]": broke(), "each[2]": broke()})
+    failed = run.manifest["ending"]["failed_steps"]
+    run.replies.clear()
+
+    assert failed == ["each[1]", "each[2]"]
+    assert await run.resume() is RunState.DONE, run.error
+    assert [key for key, _ in run.stub.asked[4:]] == ["each[1]", "each[2]"]
+
+
+async def test_a_resume_keeps_the_failures_that_parallel_steps_have_passed():
+    """A parallel step whose failure was handled, in its branch or around it, is not repeated with the fatal one."""
+    passed = step("a", on_error="continue")
+    handled = {"id": "g", "on_error": "continue", "parallel": True, "substeps": [step("c"), step("d")]}
+    last = step("e", retry={"max_attempts": 3})
+    document = later({"id": "all", "parallel": True, "substeps": [passed, handled, last]}, step("after"))
+    falls = {"all.a": broke(), "all.g.c": broke(), "all.g.d": broke(), "all.e": broke("rate_limited")}
+    run = await ran(document, falls)
+    run.replies.clear()
+
+    assert run.manifest["ending"]["failed_steps"] == ["all.e"]
+    assert await run.resume() is RunState.DONE, run.error
+    assert [key for key, _ in run.stub.asked[6:]] == ["all.e", "after"]
+
+
 async def test_iterations_that_may_fail():
     """With `continue_on_error` the others continue; a failed one gives null, and the run is done in part."""
     document = later(
