@@ -31,6 +31,7 @@ class Frame:
     lanes: int | None  # Most agents that may be asked at the same time; None: any number.
     prompts: Prompts  # Prompts so far.
     position: int = 0  # Number of branches beside this one that began just before it.
+    wanted: bool = False  # Whether a variable of the step, or of a step around it, holds the result.
 
     def inside(self, key: str, scope: templates.Scope, **changes: Any) -> Frame:
         """Return a place inside of this one."""
@@ -142,7 +143,9 @@ class Asker:
         if ending.get("partial"):
             self._shown.partial()
         if ending.get("missing_result") is not None:
-            await self._refuse_missing(step, record, ending["missing_result"])
+            await self._refuse_missing(step, record, ending["missing_result"], frame)
+            return None
+        if self._ctx.run.driver_version > 3 and not frame.wanted:
             return None
         try:
             return calls.result_of_child(output, self._ctx.run.driver_version)
@@ -150,9 +153,9 @@ class Asker:
             message = f"the variable {large} of the recipe {step['recipe']} is too long to be taken over"
             raise await self._unusable(record, "output_too_large", message) from large
 
-    async def _refuse_missing(self, step: plain.Object, record: records.Record, variable: str) -> None:
+    async def _refuse_missing(self, step: plain.Object, record: records.Record, variable: str, frame: Frame) -> None:
         """Fail a step that needs the result of a recipe whose steps have not set it."""
-        if "output" in step or "collect" in step:
+        if "output" in step or "collect" in step or (frame.wanted and self._ctx.run.driver_version > 3):
             message = (
                 f"the recipe {step['recipe']} ended without its result: no step has set `{variable}`;"
                 " give it a value in that recipe's `context`, or handle the failure with `on_error`"

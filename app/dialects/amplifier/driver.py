@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeAlias
 
 from app.dialects.amplifier import asking, conditions, declarations, failures, loops, schema, showing, templates, walk
@@ -35,6 +35,7 @@ class _Flow:
         # Runs that the first version of this driver began keep its rules to the end; otherwise, their journals
         # would not replay.
         self._first = ctx.run.driver_version == 1
+        self._clears = ctx.run.driver_version > 3
         context = self._recipe.get("context", {})
         own = context if self._first else declarations.values(context, self._version)
         self._scope = templates.Scope(
@@ -97,7 +98,7 @@ class _Flow:
 
     async def _execute(self, step: plain.Object, frame: Frame) -> templates.Value:
         inner = frame.scope.inside(step={"id": step["id"], "index": self._index})
-        here = frame.inside(frame.key, inner)
+        here = frame.inside(frame.key, inner, wanted=frame.wanted or "output" in step or "collect" in step)
         if "condition" in step and not await self._holds(step, "condition", frame.key, inner):
             await self._asker.skip(step, frame, "condition evaluated to false", condition=step["condition"])
             return None
@@ -108,7 +109,9 @@ class _Flow:
             if follows == schema.FAIL:
                 raise
             self._shown.went_past(failure)
-            value = self._left(step, failure, here) if follows == schema.CONTINUE and not self._first else None
+            value = None
+            if follows == schema.CONTINUE and not self._first:
+                value = self._left(step, failure.printed, here)
             frame.scope.leave(inner)
             if follows == schema.SKIP_REMAINING:
                 raise failures.Remaining from failure
@@ -119,11 +122,11 @@ class _Flow:
         frame.scope.leave(inner)
         return value
 
-    def _left(self, step: plain.Object, failure: failures.StepFailed, frame: Frame) -> templates.Value:
-        """Return the result of a failed step: null, or the output of a command."""
-        for name in ("output", "collect", "output_exit_code"):
-            asking.set_variable(step, name, failure.printed if name == "output" else None, frame)
-        return failure.printed
+    def _left(self, step: plain.Object, printed: templates.Value, frame: Frame) -> templates.Value:
+        """Set the variables of a failed step, and return its result: null, or the output of a command."""
+        for name in walk.SETTING:
+            asking.set_variable(step, name, printed if name == "output" else None, frame)
+        return printed
 
     async def _repeated(self, step: plain.Object, frame: Frame) -> templates.Value:
         if "foreach" not in step and "while_condition" not in step:
@@ -152,24 +155,31 @@ class _Flow:
         continues_after_errors = (
             "foreach" not in step and "while_condition" not in step and step.get("continue_on_error", False)
         )
+        # The value of `steps` is that of the last one; `substeps` have a value each.
+        wanted = list(substeps)[-1:] if body == schema.STEPS else list(substeps)
         values: Mapping[str, templates.Value]
         if width is None:
             frames = {name: frame.inside(f"{frame.key}.{name}", frame.scope) for name in substeps}
             values = {
-                name: await self._past(continues_after_errors, self._execute, one, substeps[name])
+                name: await self._substep(continues_after_errors, substeps[name], one, wanted)
                 for name, one in frames.items()
             }
         else:
             frames = frame.beside({f".{name}": frame.scope.inside() for name in substeps}, width)
             taken = {
-                name: self._past(continues_after_errors, self._execute, one, substeps[name])
-                for name, one in frames.items()
+                name: self._substep(continues_after_errors, substeps[name], one, wanted) for name, one in frames.items()
             }
             values = await self._at_once(frame, frames, taken, width)
         if body == schema.STEPS:
-            # The value of `steps` is that of the last one; `substeps` have a value each.
-            return list(values.values())[-1]
+            return values[wanted[0]]
         return {name: templates.spoken(value) for name, value in values.items()}
+
+    async def _substep(
+        self, continues_after_errors: bool, step: plain.Object, frame: Frame, wanted: Collection[str]
+    ) -> templates.Value:
+        here = frame.inside(frame.key, frame.scope, wanted=frame.wanted and step["id"] in wanted)
+        value = await self._past(continues_after_errors, self._execute, here, step)
+        return self._left(step, value, frame) if self._clears and frame.key in self._lost else value
 
     async def _at_once(
         self, around: Frame, frames: Mapping[str, Frame], taken: Mapping[str, _Coroutine], width: int
@@ -177,7 +187,7 @@ class _Flow:
         try:
             values = await self._ctx.gather(taken, limit=width)
         except (failures.StepFailed, failures.Remaining):
-            # The run may still continue or end as done: variables of finished branches remain, as in a sequence.
+            # Variables of finished branches remain, as in a sequence.
             if not self._first:
                 _leave(around, frames)
             raise
@@ -235,8 +245,16 @@ class _Flow:
         continues_after_errors = loop.get("continue_on_error", False)
         if not self._first:
             continues_after_errors = continues_after_errors or step.get("on_error") == schema.CONTINUE
-        value = await self._past(continues_after_errors, self._body, frame, loop, step)
+        try:
+            value = await self._past(continues_after_errors, self._body, frame, loop, step)
+        except (failures.StepFailed, failures.Remaining):
+            # The run may still continue or end as done: what the iteration has set remains.
+            if self._clears and frame.scope.around is not None:
+                frame.scope.around.leave(frame.scope)
+            raise
         asking.set_variable(step, "output", value, frame)
+        if self._clears and frame.key in self._lost:
+            asking.set_variable(step, "output_exit_code", None, frame)
         return templates.spoken(value)
 
     async def _while(self, step: plain.Object, frame: Frame) -> list[plain.Json]:
@@ -254,16 +272,21 @@ class _Flow:
             inner = frame.scope.inside(**own, **({} if self._first else loops.counters(len(results))))
             results.append(await self._iteration(step, step, frame.inside(key, inner)))
             await self._update(step, key, inner)
-            over = "break_when" in step and await self._holds(step, "break_when", f"{key}:break_when", inner)
+            over = "break_when" in step and not (self._clears and key in self._lost)
+            over = over and await self._holds(step, "break_when", f"{key}:break_when", inner)
             frame.scope.leave(inner)
             if over:
                 return results
 
     async def _update(self, step: plain.Object, key: str, scope: templates.Scope) -> None:
-        try:
-            changed = templates.filled(step.get("update_context", {}), scope)
-        except templates.Undefined as gap:
-            raise await self._asker.undecided(step, "update_context", f"{key}:update_context", gap) from gap
+        changed = dict[str, plain.Json]()
+        for name, value in step.get("update_context", {}).items():
+            try:
+                changed[name] = templates.filled(value, scope)
+            except templates.Undefined as gap:
+                # A failed iteration has no result; what would need it stays as it is.
+                if not (self._clears and key in self._lost):
+                    raise await self._asker.undecided(step, "update_context", f"{key}:update_context", gap) from gap
         for name, value in changed.items():
             scope.set(name, value)
 

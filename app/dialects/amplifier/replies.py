@@ -21,7 +21,7 @@ _COUNTING_SPEEDUP = 32
 _MOST_CHECKS = 1_000_000
 
 
-NEWEST = 3  # Version of the driver.
+NEWEST = 4  # Version of the driver.
 
 
 class NoData(ValueError):

@@ -52,6 +52,7 @@ _WHILE = step(
 )
 _COMMAND = {"id": "list", "type": "bash", "command": 'ls "{{x}}"', "output": "names", "output_exit_code": "code"}
 _CHILD = {"id": "child", "type": "recipe", "recipe": "other", "context": {"y": "{{seen}}"}, "output": "made"}
+_UNKEPT = {name: value for name, value in _CHILD.items() if name != "output"}
 _ENDED = {
     "run_id": "r",
     "status": "done",
@@ -78,6 +79,45 @@ FIRST = frozenset(
 
 SECOND = frozenset(("quoted", "left_null", "json_asked", "steps_of_loops"))
 """The runs that the second version of the driver began."""
+
+THIRD = frozenset(("unusable_results", "outputs_of_loops", "stale_variables"))
+"""The runs that the third version of the driver began."""
+
+_PASSED = (
+    _with(
+        {
+            "id": "each",
+            "foreach": "{{rows}}",
+            "as": "row",
+            "steps": [
+                {
+                    "id": "group",
+                    "continue_on_error": True,
+                    "substeps": [step("look", output="found"), step("use", prompt="{{found}}")],
+                }
+            ],
+        },
+        {"id": "list", "type": "bash", "command": "ls", "foreach": "{{rows}}", "on_error": "continue"}
+        | {"output_exit_code": "code"},
+        step(
+            "refine",
+            while_condition="{{score}} < 2",
+            output="review",
+            on_error="continue",
+            update_context={"score": "{{_loop_iteration}}"},
+            break_when="{{review}} != 'good'",
+        ),
+        {"id": "both", "on_error": "continue", "output": "made", "substeps": [_UNKEPT]},
+        step("last", prompt="{{found}} {{code}} {{score}} {{made}}"),
+    ),
+    {
+        "each[1].group.look": broke(),
+        "list[1]": broke("timeout"),
+        "refine[0]": broke(),
+        "both.child": _WITHOUT_RESULT,
+    },
+)
+"""Failures that a run passes, and what they leave in variables."""
 
 RUNS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
     "straight": (
@@ -176,6 +216,8 @@ RUNS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
         ),
         {"second": "no JSON", "child": _WITHOUT_RESULT},
     ),
+    "stale_variables": _PASSED,
+    "cleared_variables": _PASSED,
     "outputs_of_loops": (
         _with(
             step("each", foreach="{{rows}}", prompt="{{row}}", output="row", **{"as": "row"}),
@@ -192,7 +234,8 @@ def made(name: str) -> Callable[[Path], recipe_harness.Run]:
 
     def make(_: Path) -> recipe_harness.Run:
         document, replies = RUNS[name]
-        version = 1 if name in FIRST else 2 if name in SECOND else recipe_harness.DIALECT.driver_version
+        earlier = (version for version, names in enumerate((FIRST, SECOND, THIRD), start=1) if name in names)
+        version = next(earlier, recipe_harness.DIALECT.driver_version)
         run = recipe_harness.Run(document, driver_version=version)
         run.replies.update(replies)
         return run

@@ -439,6 +439,36 @@ async def test_a_recipe_without_its_result_fails_the_step_that_needs_it():
     assert ignored.manifest["status"] == "done"
 
 
+@pytest.mark.parametrize(
+    "keeps", [{"output": "x"}, {"foreach": "{{files}}", "collect": "x"}], ids=["output", "collect"]
+)
+@pytest.mark.parametrize("body", ["steps", "substeps"])
+async def test_a_recipe_without_its_result_fails_in_a_group_that_keeps_it(keeps, body):
+    """A sub-step fails without the result of its recipe if a step around it keeps that result, and only then."""
+    ignores = {name: value for name, value in CHILD.items() if name != "output"}
+    child = _ended({"notes": "internal"})
+    child["ending"]["missing_result"] = "verdict"
+    key = "g[0].a" if "foreach" in keeps else "g.a"
+    group, more = {"id": "g", body: [ignores]}, {"context": {"file": "f", "files": ["q"]}}
+    kept = await ran(later(group | keeps, **more), {key: child})
+    ignored = await ran(later(group, **more), {"g.a": child})
+
+    assert (kept.error["code"], kept.error["key"]) == ("result_missing", key)
+    assert ignored.manifest["ending"]["partial"] is False
+
+
+async def test_a_long_result_of_a_recipe_fails_only_a_step_that_keeps_it():
+    """A variable that is too long to be taken over does not fail a step without `output`."""
+    child = _ended({})
+    child["slots"]["report"] = {"type": "artifact", "text": None, "blob": {"sha256": "0" * 64, "size_bytes": 70_000}}
+    ignores = {name: value for name, value in CHILD.items() if name != "output"}
+    kept, ignored = [
+        await ran(later(one, context={"file": "f", "files": []}), {"a": child}) for one in (CHILD, ignores)
+    ]
+
+    assert (kept.error["code"], ignored.manifest["status"]) == ("output_too_large", "done")
+
+
 async def test_recursion_has_limits():
     """A run too deep below others starts none, and a run makes no more steps than allowed."""
     deep = recipe_harness.Run(later(CHILD, context={"file": "f", "files": []}, recursion={"max_depth": 2}), depth=2)

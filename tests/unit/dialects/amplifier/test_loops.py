@@ -21,6 +21,10 @@ def _over(*steps, files=("a", "b", "c"), **more):
     return recipe(*steps, context={"files": list(files), **more})
 
 
+def _later(*steps):
+    return later(*steps, context={"files": ["a", "b"]})
+
+
 # -- the table of cases, and the numbered edge cases
 
 
@@ -236,6 +240,55 @@ async def test_loops_inside_of_loops():
         "each[2][0]": "c0",
         "after": '[["each[0][0] said","each[0][1] said"],[],["each[2][0] said"]]',
     }
+
+
+async def test_a_failed_iteration_leaves_no_exit_code_of_an_earlier_one():
+    """After a failed command that a loop passes, the variable of the exit code is null."""
+    lists = {"type": "bash", "command": "ls {{item}}", "output_exit_code": "code", "on_error": "continue"}
+    run = await ran(
+        _later(step("each", foreach="{{files}}", **lists), step("after", prompt="{{code}}")),
+        {"each[1]": broke("timeout")},
+    )
+
+    assert (run.statuses()["each[0]"], run.prompt("after")) == ("done", "null")
+
+
+@pytest.mark.parametrize("parallel", [False, True], ids=["in_order", "parallel"])
+async def test_a_failed_sub_step_leaves_no_value_of_an_earlier_iteration(parallel):
+    """The variables of a sub-step that its group passes are null; no step gets the value of the iteration before."""
+    group = {"id": "g", "continue_on_error": True, "parallel": parallel, "substeps": [step("look", output="seen")]}
+    body = {"id": "each", "foreach": "{{files}}", "steps": [group, step("use", prompt="{{seen}}")]}
+    run = await ran(_later(body), {"each[1].g.look": broke()})
+
+    assert [run.prompt(f"each[{number}].use") for number in range(2)] == ["each[0].g.look said", "null"]
+
+
+async def test_a_loop_with_a_condition_continues_after_a_failed_iteration():
+    """A failed iteration evaluates no `break_when`, and changes only what does not need its result."""
+    document = later(
+        step(
+            "refine",
+            while_condition="{{n}} < 3",
+            prompt="{{draft}}",
+            output="review",
+            on_error="continue",
+            update_context={"draft": "{{review.text}}", "n": "{{_loop_iteration}}"},
+            break_when="{{review}} == 'null'",
+        ),
+        context={"draft": "first", "n": 0},
+    )
+    run = await ran(document, {"refine[0]": '{"text": "second"}', "refine[1]": broke(), "refine[2]": '{"text": ""}'})
+
+    assert run.prompts == {"refine[0]": "first", "refine[1]": "second", "refine[2]": "second"}
+    assert run.manifest["ending"] == {"reason": "completed", "partial": True, "failed_steps": ["refine[1]"]}
+
+
+async def test_the_last_iteration_of_a_loop_leaves_its_variables_even_if_it_fails():
+    """What an iteration has set before one of its steps ends the loop is the value after the loop."""
+    steps = [step("look", output="seen"), step("act", on_error="skip_remaining")]
+    run = await ran(_later({"id": "each", "foreach": "{{files}}", "steps": steps}), {"each[1].act": broke()})
+
+    assert run.slots == {"seen": "each[1].look said"}
 
 
 async def test_a_resume_repeats_each_iteration_that_failed_at_once():
