@@ -93,14 +93,14 @@ def args_schema(document: plain.Object) -> dict[str, plain.Json]:
     `readOnly`, so that no form asks for it.
     """
     own, context = document.get("args_schema", {}), document.get("context", {})
-    declared, required = own.get("properties", {}), list(own.get("required", ()))
-    properties, version = dict(declared), document.get("schema", schema.FIRST)
+    properties, required = dict(own.get("properties", {})), list(own.get("required", ()))
+    version = document.get("schema", schema.FIRST)
     for name, value in context.items():
         if declarations.is_declaration(value, version):
             properties[name] = {**declarations.rule_of(value), **properties.get(name, {})}
             required += [name] if declarations.is_required(value) else []
         elif is_empty(value):
-            required += [name] if name not in declared else []
+            required.append(name)
         else:
             properties[name] = {**properties.get(name, {}), "default": value}
     # An argument with a default always has a value.

@@ -324,6 +324,14 @@ def test_declared_arguments():
     }
 
 
+def test_an_empty_value_is_required_also_where_it_is_described():
+    """A description of an argument does not make its empty value a value; only a default of its own does."""
+    described = {"file": {"type": "string"}, "note": {"type": "string", "default": ""}}
+    made = parsed(later(step(), args_schema={"properties": described}, context={"file": "", "note": ""}))
+
+    assert made.args_schema["required"] == ["file"]
+
+
 # -- versions
 
 
