@@ -98,6 +98,9 @@ def _of_parts(document: plain.Object) -> _Flaws:
     for place, stage in walk.stages(document):
         if place and stage.get("name") in names:
             yield json_schemas.flaw((*place, "name"), "duplicate_name", "is the name of another stage")
+        if place and stage.get("name") == "result" and "approval" in walk.ids(document):
+            # `approval:result` would be the key of the stage's approval, and of a result that the step cannot use.
+            yield json_schemas.flaw((*place, "name"), "duplicate_name", "needs another name beside a step `approval`")
         names.append(stage.get("name"))
 
 
@@ -179,7 +182,8 @@ def _of_loop(spot: walk.Spot, version: str) -> _Flaws:
         if one in step and other in step:
             yield spot.flaw("exclusive_fields", f"has {one} and {other}, which exclude one another")
     breaks = schema.break_of(step)
-    if breaks is not None and step.get("parallel") not in (None, False):
+    # The steps of a loop with a condition can run at the same time, but not its iterations.
+    if breaks is not None and "while_condition" not in step and step.get("parallel") not in (None, False):
         yield spot.flaw("exclusive_fields", "cannot end a loop whose iterations run at the same time", breaks)
     if "index_as" in step and step["index_as"] == step.get("as", schema.DEFAULT_ITEM):
         yield spot.flaw("exclusive_fields", "is the name of the item", "index_as")
@@ -239,7 +243,7 @@ class _Checks:
             if root in walk.reserved(self.version):
                 there = walk.RESERVED_PARTS[root]
                 if len(path) != 1 or path[0] not in there or (root == "step" and where):
-                    message = f"{{{{{name:.80}}}}} is not told here; {root} has {', '.join(there)}"
+                    message = f"{{{{{name:.80}}}}} does not exist here; {root} has {', '.join(there)}"
                     yield json_schemas.flaw(place, "undefined_variable", message)
             elif root not in known:
                 yield json_schemas.flaw(place, "undefined_variable", self._missing(root, known))

@@ -363,6 +363,16 @@ async def test_a_loop_while_something_holds():
     assert never.statuses()["refine"] == "skipped"
 
 
+async def test_parallel_steps_in_a_loop_with_a_condition():
+    """`parallel` applies to the sub-steps of such a loop, whose iterations follow one another and can be ended."""
+    body = {"parallel": True, "break_when": "{{n}} == 2", "update_context": {"n": "{{_loop_iteration}}"}}
+    looped = {"id": "w", "while_condition": "{{n}} < 9", "substeps": [step("a"), step("b")], **body}
+    run = await ran(later(looped, context={"n": 0}))
+
+    assert [key for key, _ in run.stub.asked] == ["w[0].a", "w[0].b", "w[1].a", "w[1].b"]
+    assert run.stub.most == 2
+
+
 async def test_a_loop_that_never_ends():
     """A condition that stays true fails the run at `max_iterations`."""
     run = await ran(later(step("a", while_condition="{{x}} == 'x'", max_iterations=3), context={"x": "x"}))

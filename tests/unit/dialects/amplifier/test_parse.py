@@ -118,6 +118,14 @@ def test_ids_are_unique():
     assert flaws(both) == {("$.stages[1].steps[0].id", "duplicate_id")}
 
 
+def test_no_approval_has_the_key_of_a_step():
+    """The stage `result` and a step `approval` exclude one another: both would write the line `approval:result`."""
+    result = {"name": "result", "steps": [step("approval")], "approval": {"required": True, "prompt": "Well?"}}
+
+    assert flaws(staged(result)) == {("$.stages[0].name", "duplicate_name")}
+    assert flaws(staged(result | {"steps": [step("approved")]})) == set()
+
+
 # -- step-level validation
 
 
