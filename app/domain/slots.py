@@ -24,6 +24,7 @@ class Slot:
     agent_id: str | None = None  # Agent that wrote an artifact.
     text: str | None = None  # Text of an artifact; None for a pointer, and if `blob` refers to it.
     blob: BlobRef | None = None  # Handle of an artifact's text over 64 kB.
+    data: bool | None = None  # Whether the text is the JSON of a value that is not a text; None: unknown.
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return the slot in the form of cache.json."""

@@ -49,5 +49,8 @@ async def _output(
         "status": status.value,
         "ending": dict(view.ending) if view.ending else None,
         "error": dict(view.error) if view.error else None,
-        "slots": {name: slot.to_json() for name, slot in view.board.slots.items()},
+        "slots": {
+            name: slot.to_json() | ({} if slot.data is None else {"data": slot.data})
+            for name, slot in view.board.slots.items()
+        },
     }

@@ -360,6 +360,24 @@ async def test_a_missing_variable_can_be_given(service: served.Served) -> None:
     assert keys.count("look") == 1
 
 
+async def test_the_result_of_a_sub_recipe_keeps_its_type(service: served.Served) -> None:
+    """A number stays a number for the next sub-recipe, null stays null, and a text that could be JSON stays a text."""
+    counts = {"while_condition": "{{n}} < 3", "update_context": {"n": "{{_loop_iteration}}"}}
+    service.project.say("fails", error={"code": "agent_error", "message": "no"})
+    service.project.say("speaks", text="[1]")
+    document = later(_asks("fails", on_error="continue", output="lost"), name="null", final_output="lost")
+    _write(service.project, later(_asks("count", **counts), name="number", context={"n": 0}, final_output="n"))
+    _write(service.project, later(_asks("speaks", parse_json=False, output="said"), name="text", final_output="said"))
+    _write(service.project, document)
+    takes = {"properties": {"n": {"type": "integer"}, "o": {"type": "null"}, "t": {"type": "string"}}}
+    _write(service.project, later(_asks("ends", prompt="{{n}} {{o}} {{t}}"), name="takes", args_schema=takes))
+    calls = [{"id": name, "type": "recipe", "recipe": name, "output": name} for name in ("number", "null", "text")]
+    given = {"n": "{{number}}", "o": "{{null}}", "t": "{{text}}"}
+    shown = await _run(service, later(*calls, {"id": "z", "type": "recipe", "recipe": "takes", "context": given}))
+
+    assert shown["status"] == "done", shown["error"]
+
+
 async def test_an_exclusive_recipe_refuses_a_second_run(service: served.Served) -> None:
     """With `exclusive`, a second run of a recipe is refused while the first is unfinished."""
     service.project.say("look", hang=True)

@@ -133,4 +133,10 @@ def _joined(parts: tuple[plain.Json, ...]) -> tuple[plain.Json, ...]:
 def _of_slot(name: str, slot: plain.Object, version: int) -> plain.Json:
     if slot.get("blob") is not None:
         raise OverflowError(name)
-    return replies.read(str(slot.get("text") or ""), None, version)
+    text = str(slot.get("text") or "")
+    try:
+        # Other languages, and earlier versions, do not report whether a slot's text is data.
+        return replies.read(text, slot.get("data"), version)
+    except replies.NoData:
+        # A secret is masked in the JSON of a slot, too, even if that leaves no JSON.
+        return text

@@ -89,6 +89,7 @@ class Shown:
             sha256=plain.sha256(text.encode()),
             summary=plain.preview(text),
             key=key,
+            data=not isinstance(value, (str, templates.Kept)),
         )
         self._ctx.fill(name, slot)
 
