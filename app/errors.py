@@ -133,7 +133,7 @@ class RecipeInvalid(RequestInvalid):
 
 
 class NotReady(InputRefused):
-    """A backend or program that the run needs cannot be used here."""
+    """A backend, program or recipe that the run needs cannot be used here."""
 
     default_code = "backend_not_ready"
 

@@ -52,7 +52,7 @@ def show(place: options.Place, as_json: bool, recipe_id: str) -> int:
 def validate(place: options.Place, as_json: bool, targets: tuple[str, ...], dialect: str | None) -> int:
     """Validate recipe files, or recipes by id; without arguments, all recipes.
 
-    Exit code 2 if one is invalid; 5 if a named recipe lacks a backend or program that a run could need.
+    Exit code 2 if one is invalid; 5 if a named recipe lacks a backend, program or recipe that a run could need.
     """
 
     async def work(client: Client) -> list[JsonObject]:

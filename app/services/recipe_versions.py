@@ -131,7 +131,7 @@ class Entry:
         """Return the recipe in the form of lists.
 
         Args:
-            lacks: Backends and programs that a run would need and that are unusable here.
+            lacks: Backends, programs and recipes that a run would need and that are unusable here.
         """
         recipe = self.recipe
         return RecipeListed(
@@ -173,7 +173,7 @@ class RecipeListed(shapes.Shape):
     flaws: tuple[errors.Flaw, ...]  # All flaws.
     ready: bool  # Whether it is valid and every backend that a run could need is usable here.
     lacks: tuple[errors.Flaw, ...]
-    """Backends and programs that a run would need and that are unusable here."""
+    """Backends, programs and recipes that a run would need and that are unusable here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +194,7 @@ class Examined(shapes.Shape):
     flaws: tuple[errors.Flaw, ...]  # All flaws.
     ready: bool  # Whether it is valid and every backend that a run could need is usable here.
     lacks: tuple[errors.Flaw, ...]
-    """Backends and programs that a run would need and that are unusable here."""
+    """Backends, programs and recipes that a run would need and that are unusable here."""
     args_schema: Mapping[str, plain.Json] | None  # JSON Schema of its arguments.
     recipe_version: RecipeVersion | None = shapes.internal()
     """The recipe, ready to be started; None if it cannot be parsed."""
@@ -224,9 +224,15 @@ Lack: TypeAlias = Callable[[str, bool, str | None], str | None]
 model if it is known."""
 
 Find: TypeAlias = Callable[[str], RecipeVersion | None]
-"""Returns another recipe of the project; None if it cannot be started."""
+"""Returns another recipe of the project, or raises `RequestInvalid`; None if there are no others."""
 
-_Asked: TypeAlias = library.BackendUse | library.ProgramUse
+
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    why: str  # Why a recipe that a run starts cannot be started.
+
+
+_Asked: TypeAlias = library.BackendUse | library.ProgramUse | _Broken
 
 
 # Conditions are not evaluated: a step that might run counts. A working backend is trusted for five seconds; a missing
@@ -285,6 +291,8 @@ class Readiness:
         return self._of_backend(name, continues=False, model=model)
 
     def _lack(self, use: _Asked) -> str | None:
+        if isinstance(use, _Broken):
+            return use.why
         if isinstance(use, library.ProgramUse):
             return self._program_lack(use.program)
         found = [self._of_backend(name, use.continues, use.model) for name in use.backends]
@@ -319,7 +327,15 @@ def _reached(recipe_version: RecipeVersion, args: Mapping[str, plain.Json], find
             if not isinstance(use, library.ChildUse):
                 yield dataclasses.replace(use, path=""), through or use.path
                 continue
-            child = find(use.recipe_id) if use.recipe_id not in seen else None
+            if use.recipe_id in seen:
+                continue
+            try:
+                child = find(use.recipe_id)
+            except errors.RecipeInvalid as error:
+                yield _Broken(error.message), through or use.path
+                continue
+            except errors.UnknownRecipe:
+                child = None  # A flaw of the recipe itself.
             # The backend of a child that its parent computes is known only in the run.
             if child is not None and child.recipe.speaks_through not in use.computed:
                 seen.add(use.recipe_id)

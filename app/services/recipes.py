@@ -152,15 +152,15 @@ class Catalogue:
         return [self._shown(entry).to_json() for entry in self.all()]
 
     def refuse_unready(self, recipe_version: RecipeVersion, args: Mapping[str, plain.Json]) -> None:
-        """Refuse a run that is known to lack a backend or program.
+        """Refuse a run that is known to lack a backend, a program or a recipe.
 
         Args:
             args: The run's arguments, completed with defaults.
 
         Raises:
-            errors.NotReady: names every unusable backend and program.
+            errors.NotReady: names every unusable backend, program and recipe.
         """
-        flaws = self.readiness.lacks(recipe_version, args, self._startable)
+        flaws = self.readiness.lacks(recipe_version, args, self.get)
         if flaws:
             message = f"recipe {recipe_version.recipe.recipe_id} cannot run here: {flaws[0].message}"
             raise errors.NotReady(message, flaws=flaws)
@@ -211,7 +211,7 @@ class Catalogue:
         if recipe is None:
             return Examined.of(None, self._unsound(dialect, composed, stem, definition_cache) or flaws)
         recipe_version = RecipeVersion(self.readiness.adapted(recipe), definition_cache, self._dialects[recipe.dialect])
-        lacks = self.readiness.lacks(recipe_version, {}, self._startable)
+        lacks = self.readiness.lacks(recipe_version, {}, self.get)
         return Examined.of(recipe_version, composed.located(recipe_version.flaws), lacks)
 
     def dialect(self, name: str) -> ports.Dialect:
@@ -237,16 +237,10 @@ class Catalogue:
         recipe_version = self._recipe_versions[entry.path] if entry.usable else None
         return run_graphs.of_recipe(entry.recipe, self.dialect(entry.dialect), recipe_version)
 
-    def _startable(self, recipe_id: str) -> RecipeVersion | None:
-        try:
-            return self.get(recipe_id)
-        except errors.RequestInvalid:
-            return None
-
     def _shown(self, entry: Entry) -> RecipeListed:
         if not entry.usable:
             return entry.listed(())
-        return entry.listed(self.readiness.lacks(self._recipe_versions[entry.path], {}, self._startable))
+        return entry.listed(self.readiness.lacks(self._recipe_versions[entry.path], {}, self.get))
 
     def _stocked(self) -> library.Library:
         recipes = {entry.recipe_id: entry.recipe for entry in self.all() if entry.recipe is not None}

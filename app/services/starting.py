@@ -121,7 +121,7 @@ class Starter:
             errors.RequestInvalid: a value of the wrong form, an unknown or broken recipe, wrong arguments; or
                 `unknown_backend`.
             errors.Unroutable: the request has only a description, and no recipe matches it.
-            errors.NotReady: a backend or program that the run could need is missing.
+            errors.NotReady: a backend, program or recipe that the run could need is unusable.
         """
         start, recipe_version = self.examine(request, parent, own)
         self._catalogue.refuse_unready(recipe_version, start.args)

@@ -164,6 +164,20 @@ async def test_commands(service: served.Served) -> None:
     assert (shown["status"], shown["error"]["code"]) == ("failed", "exit_code")
 
 
+async def test_a_recipe_that_runs_an_invalid_one_is_not_started(service: served.Served) -> None:
+    """A fault of a recipe below, at any depth, is reported before the first step: the run would fail there."""
+    runs = [{"id": "sub", "type": "recipe", "recipe": "middle"}]
+    _write(service.project, later(_asks("first"), *runs, name="parent"))
+    _write(service.project, later({"id": "deep", "type": "recipe", "recipe": "broken"}, name="middle"))
+    _write(service.project, later(step(agent="nobody"), name="broken"))
+    started = await service.http.post("/api/runs", json={"recipe_id": "parent"})
+    (shown,) = [one for one in (await service.http.get("/api/recipes")).json() if one["recipe_id"] == "parent"]
+
+    assert (started.status_code, started.json()["code"]) == (409, "backend_not_ready")
+    assert "there is no agent 'nobody'" in started.json()["detail"]
+    assert (shown["valid"], shown["ready"], shown["lacks"][0]["path"]) == (True, False, "$.steps[1].recipe")
+
+
 async def test_recipes_in_recipes(service: served.Served) -> None:
     """A recipe runs another one, passes it chosen values, and receives its result."""
     child = later(

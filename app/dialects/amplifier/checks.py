@@ -79,12 +79,12 @@ def _of_recipe(step: plain.Object, place: json_text.Parts, recipe: library.Recip
         return
     target = called_recipe(name, recipe, registry)
     if target is None and is_file(name):
-        message = f"there is no recipe in the file {name!r:.80}, seen from the folder of this one"
+        message = f"there is no valid recipe in the file {name!r:.80}, seen from the folder of this one"
         yield json_schemas.flaw((*place, "recipe"), "unknown_recipe", message)
         return
     if target is None:
         near = json_schemas.nearest(name, registry.recipes)
-        yield json_schemas.flaw((*place, "recipe"), "unknown_recipe", f"there is no recipe {name!r:.80}{near}")
+        yield json_schemas.flaw((*place, "recipe"), "unknown_recipe", f"there is no valid recipe {name!r:.80}{near}")
         return
     params, schema = step.get("context", {}), target.args_schema
     known = schema.get("properties") or {}

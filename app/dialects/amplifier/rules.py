@@ -90,10 +90,9 @@ def flaws(document: plain.Object, version: str) -> _Flaws:
 
 
 def _of_parts(document: plain.Object) -> _Flaws:
-    if "steps" in document and "stages" in document:
-        yield json_schemas.flaw((), "exclusive_fields", "has steps and stages, which exclude one another")
-    if "final_output" in document and "output" in document:
-        yield json_schemas.flaw((), "exclusive_fields", "has final_output and output, which mean the same")
+    for one, other in (("steps", "stages"), ("final_output", "output")):
+        if one in document and other in document:
+            yield json_schemas.flaw((), "exclusive_fields", f"has {one} and {other}, which exclude one another")
     names: list[plain.Json] = []
     for place, stage in walk.stages(document):
         if place and stage.get("name") in names:
@@ -162,9 +161,8 @@ def _of_type(spot: walk.Spot) -> _Flaws:
         return
     if kind == "substeps" and "type" in step:
         yield spot.flaw("exclusive_fields", "does not apply beside substeps", "type")
-    for name in _NEEDED[kind]:
-        if name not in step:
-            yield spot.flaw("missing_field", f"is missing in a step of type {kind}", name)
+    for name in (name for name in _NEEDED[kind] if name not in step):
+        yield spot.flaw("missing_field", f"is missing in a step of type {kind}", name)
     for name in step:
         if name in _KINDS and name not in _OF_TYPE[kind]:
             where = "beside substeps" if kind == "substeps" else f"in a step of type {kind}"
