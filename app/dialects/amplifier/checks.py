@@ -94,6 +94,11 @@ def _of_recipe(step: plain.Object, place: json_text.Parts, recipe: library.Recip
         for arg in (arg for arg in params if arg not in known):
             message = f"{name} has no argument {arg!r:.80}{json_schemas.nearest(arg, known)}"
             yield json_schemas.flaw((*place, "context", arg), "undeclared_arg", message)
+    for arg, value in params.items():
+        # A value with variables is known only in the run.
+        if isinstance(known.get(arg), dict) and not any("{{" in text for _, text in json_text.texts(value)):
+            rule = {part: known[arg][part] for part in ("type", "enum") if part in known[arg]}
+            yield from json_schemas.flaws(rule, value, (*place, "context", arg))
 
 
 def _of_command(step: plain.Object, place: json_text.Parts) -> _Flaws:

@@ -68,6 +68,23 @@ def test_recipes_that_are_run_are_there():
     }
 
 
+def test_values_that_a_called_recipe_would_refuse():
+    """A value without variables must have the type of the argument; one with variables is known only in the run."""
+    declared = {"n": {"type": "integer"}, "kind": {"enum": ["quick", "full"]}, "more": {"type": "array"}}
+    other = parsed(later(step(), name="other", args_schema={"properties": declared}))
+
+    def calling(**given):
+        return later({"id": "a", "type": "recipe", "recipe": "other", "context": given}, context={"x": 1})
+
+    assert _flaws(calling(n=1, kind="full", more=["{{x}}"]), other) == set()
+    assert _flaws(calling(n="{{x}}", kind="{{x}}", more="{{x}}"), other) == set()
+    assert _flaws(calling(n="1", kind="slow", more=None), other) == {
+        ("$.steps[0].context.n", "wrong_type"),
+        ("$.steps[0].context.kind", "invalid_value"),
+        ("$.steps[0].context.more", "wrong_type"),
+    }
+
+
 def test_flaws_of_text_and_agents_are_reported_together():
     """The parser's flaws come first; flaws beside the agents are added for a readable text."""
     assert recipe_harness.DIALECT.flaws("name: x", "x", _library())
