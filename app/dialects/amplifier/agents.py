@@ -91,15 +91,23 @@ def models(
 
 
 def voices(
-    agent: plain.Object, step: plain.Object, of_backends: Mapping[str, Mapping[str, str]] | None = None
+    agent: plain.Object,
+    step: plain.Object,
+    of_backends: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    drops_model: bool = False,
 ) -> tuple[Voice, ...]:
-    """Return the ways to ask a step's agent, the preferred one first."""
-    known = of_backends or {}
-    settings = merged(dict(agent), step.get("agent_config") or {})
+    """Return the ways to ask a step's agent, the preferred one first.
+
+    Args:
+        drops_model: Whether `provider` drops the model of `agent_config`, as drivers before version 4 did.
+    """
+    known, config = of_backends or {}, step.get("agent_config") or {}
+    settings = merged(dict(agent), config)
     model = _of_providers(settings, "model")
-    preferred = step.get("provider_preferences") or [
-        {name: step[name] for name in ("provider", "model") if name in step}
-    ]
+    own = None if drops_model else _of_providers(config, "model") or config.get("model")
+    named = {"model": own, **{name: step[name] for name in ("provider", "model") if name in step}}
+    preferred = step.get("provider_preferences") or [named]
     # The agent's model belongs to the agent's provider; another provider uses its own default.
     return tuple(
         Voice(

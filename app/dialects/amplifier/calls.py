@@ -40,7 +40,7 @@ def agent_calls(
             idle_seconds=step.get("idle_seconds"),
             retry=retries(step, agents.TRANSIENT) or backoff(run.recipe),
         )
-        for voice in agents.voices(agent, step, run.frozen.get("models", {}))
+        for voice in agents.voices(agent, step, run.frozen.get("models", {}), drops_model=run.driver_version < 4)
     ]
 
 

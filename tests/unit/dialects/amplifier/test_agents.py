@@ -70,6 +70,8 @@ FROZEN = _agent("a", model="sonnet", role="You review.").to_json()
         ({"model": "opus"}, [("local", "opus", "You review.", None)]),
         ({"provider": "codex"}, [("codex", None, "You review.", None)]),
         ({"provider": "codex", "model": "o"}, [("codex", "o", "You review.", None)]),
+        ({"provider": "codex", "agent_config": {"model": "o"}}, [("codex", "o", "You review.", None)]),
+        ({"provider": "codex", "model": "n", "agent_config": {"model": "o"}}, [("codex", "n", "You review.", None)]),
         ({"max_tokens": 50}, [("local", "sonnet", "You review.", 50)]),
         ({"agent_config": {"role": "Other."}}, [("local", "sonnet", "Other.", None)]),
         ({"agent_config": {"session": {"instruction": "More."}}}, [("local", "sonnet", "You review.\n\nMore.", None)]),
