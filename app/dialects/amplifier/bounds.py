@@ -46,8 +46,14 @@ def progress(document: plain.Object, finished: Sequence[str], open_keys: Collect
     """
     order = {step["id"]: index for index, step in enumerate(walk.steps(document))}
     done = [order.get(_INSIDE.split(key)[0], -1) for key in finished]
-    # A question belongs to a stage, and follows or precedes all of its steps.
-    names = [_INSIDE.split(key)[0] for key in open_keys if not key.startswith(_QUESTION)]
+    first = 0
+    for _, stage in walk.stages(document):
+        after = first + len(stage["steps"])
+        # A question precedes or follows all steps of its stage, and has a key that no step has.
+        is_before = schema.when(stage.get("approval") or {}) == schema.BEFORE
+        order[f"{_QUESTION}{stage.get('name')}"] = first if is_before else after
+        first = after
+    names = [key if key.startswith(_QUESTION) else _INSIDE.split(key)[0] for key in open_keys]
     over = min((order[name] for name in names if name in order), default=max((0, *done)))
     return over, sum(index >= over for index in done)
 

@@ -42,6 +42,16 @@ def test_calls_left_of_recipes(
     assert recipe_bounds.most_calls({"steps": steps}, {}, {}, over).less(settled).most == most
 
 
+@pytest.mark.parametrize(("when", "most"), [("after", 1), ("before", 8), ("before_stage", 8)])
+def test_calls_left_at_a_question(when: str, most: int) -> None:
+    """A question after its stage settles the stage's steps; one before it settles those of the stages before."""
+    asked = {"name": "two", "steps": [LOOP], "approval": {"required": True, "prompt": "?", "when": when}}
+    document = {"stages": [{"name": "one", "steps": [RETRIED]}, asked, {"name": "three", "steps": [LAST]}]}
+    over, settled = recipe_bounds.progress(document, ["a", *(["b[0]"] if most == 1 else [])], ["approval:two"])
+
+    assert recipe_bounds.most_calls(document, {}, {}, over).less(settled).most == most
+
+
 @pytest.mark.parametrize(
     ("steps", "finished", "asked", "most"),
     [
