@@ -172,7 +172,9 @@ def _refuse_denied(dying: list[Record]) -> None:
 def _causes(loaded: Loaded, living: list[Record]) -> list[Record]:
     end_line = loaded.decisions.ended
     causes = set(end_line.causes) if end_line else set()
-    return [record for record in living if record.position in causes]
+    keys = {record.key for record in living if record.position in causes}
+    # With its earlier attempts, a step that has used up its retries would be performed only once more.
+    return [record for record in living if record.position in causes or (record.key in keys and not record.final)]
 
 
 def _ended_by(loaded: Loaded, living: list[Record]) -> list[Record]:

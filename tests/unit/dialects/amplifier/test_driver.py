@@ -469,6 +469,16 @@ async def test_a_long_result_of_a_recipe_fails_only_a_step_that_keeps_it():
     assert (kept.error["code"], ignored.manifest["status"]) == ("output_too_large", "done")
 
 
+async def test_a_resumed_step_has_all_its_attempts_again():
+    """A step that has used up its retries is retried as often after a resume, with the same delays."""
+    run = await ran(later(step(retry={"max_attempts": 2, "initial_delay": 7})), {"a": broke("rate_limited")})
+    run.replies["a"] = [broke("rate_limited")] * 3 + ["said"]
+
+    assert await run.resume() is RunState.DONE, run.error
+    assert run.stub.asked == [("a", 1), ("a", 2), ("a", 3), ("a", 4)]
+    assert run.clock.slept == [7, 7]
+
+
 async def test_recursion_has_limits():
     """A run too deep below others starts none, and a run makes no more steps than allowed."""
     deep = recipe_harness.Run(later(CHILD, context={"file": "f", "files": []}, recursion={"max_depth": 2}), depth=2)
