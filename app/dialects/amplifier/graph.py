@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -12,7 +11,6 @@ from app.domain import graphs, plain
 from app.domain.records import Record
 
 _APPROVAL = "approval:"
-_DELAY = re.compile(r".*\.delay")
 _KINDS: Mapping[str, graphs.NodeKind] = {"bash": "command", "recipe": "recipe"}
 
 
@@ -113,16 +111,16 @@ def _why(step: plain.Object) -> str:
 
 
 def _locate(places: Mapping[str, _Place], key: str, _: Record | None) -> graphs.Location | None:
-    if key.startswith(_APPROVAL):
-        return graphs.place(key) if key in places else None
+    if key.startswith(_APPROVAL) and key in places:
+        return graphs.place(key)
     path: list[graphs.Passage] = []
     for segment in graphs.segments(key):
         place = places.get(segment.name)
         if place is None:
             # The rest of the key is a delay before the step, or another way to ask its agent.
+            if path and segment.name == "delay":
+                path[-1] = graphs.Passage(node=path[-1].node, visit=path[-1].visit, done_means=None)
             break
         path.append(graphs.Passage(node=place.node.id, visit=segment.position or segment.visit))
         places = place.inside
-    if path and _DELAY.fullmatch(key) and path[-1].node != "delay":
-        path[-1] = graphs.Passage(node=path[-1].node, visit=path[-1].visit, done_means=None)
     return graphs.Location(path=tuple(path)) if path else None

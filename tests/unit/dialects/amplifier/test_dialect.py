@@ -85,6 +85,26 @@ def test_values_that_a_called_recipe_would_refuse():
     }
 
 
+@pytest.mark.parametrize(
+    ("key", "node", "done_means"),
+    [
+        ("approval:result", "approval", "done"),
+        ("approval:one", "approval:one", "done"),
+        ("g[0].delay", "delay", "done"),
+        ("g[0].delay.delay", "delay", None),
+        ("approval.delay", "approval", None),
+    ],
+)
+def test_steps_named_like_parts_of_keys_have_their_nodes(key, node, done_means):
+    """A step may be called `delay` or `approval`: its lines are those of its own node in the graph."""
+    group = {"id": "g", "foreach": "{{l}}", "substeps": [step("delay")]}
+    asked = {"name": "one", "steps": [group, step("approval")], "approval": {"required": True, "prompt": "?"}}
+    drawing = recipe_harness.DIALECT.graph(parsed(staged(asked, context={"l": [1]})).document, {})
+    passage = drawing.locator()(key, None).path[-1]
+
+    assert (passage.node, passage.done_means) == (node, done_means)
+
+
 def test_flaws_of_text_and_agents_are_reported_together():
     """The parser's flaws come first; flaws beside the agents are added for a readable text."""
     assert recipe_harness.DIALECT.flaws("name: x", "x", _library())
