@@ -133,6 +133,8 @@ def _joined(parts: tuple[plain.Json, ...]) -> tuple[plain.Json, ...]:
 def _of_slot(name: str, slot: plain.Object, version: int) -> plain.Json:
     if slot.get("blob") is not None:
         raise OverflowError(name)
+    if slot.get("type") == "pointer" and version > 3:
+        return {part: slot.get(part) for part in ("receipt_id", "sha256", "summary")}
     text = str(slot.get("text") or "")
     try:
         # Other languages, and earlier versions, do not report whether a slot's text is data.

@@ -409,6 +409,16 @@ async def test_a_sub_recipe_gets_only_its_context():
     assert final.prompt("b") == '{"n":2}'
 
 
+async def test_a_payload_of_a_pipeline_is_handed_on_as_its_pointer():
+    """A slot that refers to a receipt is an object that names it; an empty text would say that nothing was found."""
+    child = _ended({"report": "fine"})
+    child["slots"]["found"] = {"type": "pointer", "receipt_id": "rcpt_1", "sha256": "0" * 64, "summary": "3 matches"}
+    document = later(CHILD, step("b", prompt="{{x.found.receipt_id}}: {{x.found.summary}}, {{x.report}}"))
+    run = await ran(document | {"context": {"file": "f", "files": []}}, {"a": child})
+
+    assert run.prompt("b") == "rcpt_1: 3 matches, fine"
+
+
 async def test_recipes_that_fail_and_that_are_partial():
     """A failed sub-recipe fails its step; one that is done in part makes the run partial."""
     document = later(CHILD, context={"file": "f", "files": []})
