@@ -128,7 +128,7 @@ def made(document: plain.Object) -> _Names:
 
 def path_args(document: plain.Object) -> dict[str, bool]:
     """Return the variables of the request that are the whole folder of a command, which must exist."""
-    named = (templates.reference(step["cwd"]) for step in steps(document) if isinstance(step.get("cwd"), str))
+    named = (templates.reference(step["cwd"]) for _, step in placed(document) if isinstance(step.get("cwd"), str))
     changed = made(document) | looped(document)
     return {name: True for name in named if name is not None and name not in changed}
 

@@ -39,3 +39,11 @@ def test_both_ways_come_to_the_same_steps(document: dict[str, Any]) -> None:
 
     assert list(walk.placed(document)) == [(spot.place, spot.step) for spot in spots]
     assert tuple(step["id"] for _, step in walk.placed(document)) == walk.ids(document)
+
+
+def test_folders_of_commands_are_found_at_any_depth() -> None:
+    """An argument that is the folder of a command counts also in a sub-step, unless a step or a loop sets it."""
+    inner = [_step(name, cwd=f"{{{{{name}}}}}") for name in ("given", "made", "item")]
+    looped = {"id": "g", "foreach": "{{l}}", "substeps": inner}
+
+    assert walk.path_args({"steps": [_step("a", output="made"), looped]}) == {"given": True}
