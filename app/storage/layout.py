@@ -72,16 +72,21 @@ def run_folder(run_id: str) -> str:
     Raises:
         errors.NotFound: the id is not a valid run id.
     """
-    if not _RUN_ID.fullmatch(run_id):
+    if not is_run_id(run_id):
         raise errors.no_run(run_id)
     return f"{RUNS}/{run_id}"
+
+
+def is_run_id(name: str) -> bool:
+    """Return whether a name in `runs/` can be a run; one that is reached by the link `latest` would have two locks."""
+    return _RUN_ID.fullmatch(name) is not None and name != LATEST
 
 
 def run_of(path: str) -> tuple[str, str] | None:
     """Return the run of a path and the path within its folder, `.` for the folder; None outside of runs."""
     first, _, rest = path.partition("/")
     run_id, _, file = rest.partition("/")
-    return (run_id, file or ".") if first == RUNS and _RUN_ID.fullmatch(run_id) else None
+    return (run_id, file or ".") if first == RUNS and is_run_id(run_id) else None
 
 
 def new_folder(run_id: str) -> str:
@@ -96,7 +101,7 @@ def unfinished_folders(names: Iterable[str]) -> list[str]:
 
 def run_ids(names: Iterable[str]) -> list[str]:
     """Return the names in `runs/` that can be runs."""
-    return [name for name in names if _RUN_ID.fullmatch(name) and name != LATEST]
+    return [name for name in names if is_run_id(name)]
 
 
 def projection(name: str) -> str:

@@ -577,6 +577,18 @@ def test_the_same_runs_are_shown_by_the_other_program(workspace: Workspace):
     assert [(run["run_id"], run["status"]) for run in json.loads(told.stdout)] == [(latest(workspace).name, "done")]
 
 
+def test_the_link_to_the_newest_run_is_not_a_run(workspace: Workspace):
+    """`latest` is not the id of a run elsewhere: an order for it is refused, and the link and its run stay."""
+    workspace.flow(shell("A", "true"))
+    orchestrate("run", FLOW, workspace=workspace)
+    env = workspace.environment() | {"CONTROL_ROOM_DATA_DIRECTORY": ".orchestrate"}
+    command = [sys.executable, "-m", "app", "runs", "delete", "latest"]
+    told = subprocess.run(command, cwd=workspace.path, env=env, capture_output=True, text=True, check=False)
+
+    assert (told.returncode, "[run_not_found]" in told.stderr) == (4, True)
+    assert state(workspace)["status"] == "completed"
+
+
 def test_the_program_can_be_called_as_a_module(workspace: Workspace):
     """The program can be called as a module."""
     told = subprocess.run(

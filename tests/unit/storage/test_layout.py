@@ -45,7 +45,7 @@ def test_a_long_name_keeps_its_ending() -> None:
     assert name != layout.file_name("a" * 501 + ".1.prompt.md")
 
 
-@pytest.mark.parametrize("run_id", ["", ".", "..", "a/b", "a" * 65, "ü", "a\n", "a b", "\0"])
+@pytest.mark.parametrize("run_id", ["", ".", "..", "a/b", "a" * 65, "ü", "a\n", "a b", "\0", "latest"])
 def test_an_invalid_run_id_is_not_found(run_id: str) -> None:
     """An invalid run id is not found, and reaches no path."""
     with pytest.raises(errors.NotFound):
