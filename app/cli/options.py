@@ -82,7 +82,7 @@ class Place:
 
     def work(self, work: Callable[[Client], Awaitable[T]], access: Access = Access.READ) -> T:
         """Do asynchronous work with the client."""
-        return _run(self.connect(access), work)
+        return self._run(self.connect(access), work)
 
     def work_on_run(self, work: Callable[[Client, list[str]], Awaitable[T]]) -> T:
         """Start a run and follow it; the work notes the run's id, which the message of an interruption names."""
@@ -106,23 +106,26 @@ class Place:
         platform: bootstrap.Platform | None = None,
     ) -> T:
         """Do asynchronous work with the client of the folder."""
-        return _run(self.open(access, platform), work)
+        return self._run(self.open(access, platform), work)
 
+    def led(self, order: str) -> str:
+        """Return a command line of `control-room` for the same folder or service."""
+        return led(order)
 
-def _run(connecting: AbstractAsyncContextManager[AnyClient], work: Callable[[AnyClient], Awaitable[T]]) -> T:
-    async def connected() -> T:
-        async with connecting as client:
-            found = await work(client)
-            interruption.settle()
-            return found
+    def _run(self, connecting: AbstractAsyncContextManager[AnyClient], work: Callable[[AnyClient], Awaitable[T]]) -> T:
+        async def connected() -> T:
+            async with connecting as client:
+                found = await work(client)
+                interruption.settle()
+                return found
 
-    try:
-        return interruption.run(connected())
-    except errors.ControlRoomError as error:
-        # The boundary prints the note; the command with its options is known only here.
-        if error.code in _LISTS and "control-room" not in error.message:
-            error.add_note(f"list them with: {led(f'control-room {_LISTS[error.code]}')}")
-        raise
+        try:
+            return interruption.run(connected())
+        except errors.ControlRoomError as error:
+            # The boundary prints the note; the command with its options is known only here.
+            if error.code in _LISTS and "control-room" not in error.message:
+                error.add_note(f"list them with: {self.led(f'control-room {_LISTS[error.code]}')}")
+            raise
 
 
 def in_folder(command: Command) -> Command:

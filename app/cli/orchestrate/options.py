@@ -39,7 +39,7 @@ _OPTIONS = (
     click.option("--backup-state", is_flag=True, help="Copy the state before each step; the last three are kept."),
     click.option("--on-error", type=click.Choice(("stop", "continue", "interactive")),
                  help="What to do after a failure that the workflow does not handle.  [default: by `strict_flow`]"),
-    click.option("--max-retries", type=click.IntRange(0, 1000), metavar="N",
+    click.option("--max-retries", type=click.IntRange(0, 100), metavar="N",
                  help="Number of retries for providers without `retries` of their own.  [default: 0]"),
     click.option("--retry-delay", type=click.FloatRange(0, 86_400_000), metavar="MS",
                  help="Milliseconds before each of these retries."),

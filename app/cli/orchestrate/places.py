@@ -52,6 +52,10 @@ class Place(options.Place):
         place = () if is_usual else ("--state-dir", self.shown_path(self.shown or self.data / RUNS))
         return shlex.join(["orchestrate", *words, *place])
 
+    def led(self, order: str) -> str:
+        """Return a command line of `control-room` for the folder of these runs."""
+        return f"{settings.PREFIX}DATA_DIRECTORY={shlex.quote(self.shown_path(self.data))} {order}"
+
 
 def of(state_dir: Path | None) -> Place:
     """Return the place of the current folder.

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from app.cli.orchestrate import cleaning, options
 from app.cli.orchestrate.running import Asked
+from app.dialects.orchestrate import schema
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +52,15 @@ def test_options_of_the_run_are_passed_on():
 
     assert what.options == {"on_error": "continue", "max_retries": 2, "retry_delay_ms": 1.5, "debug": True}
     assert (what.backup, what.output.level) == (True, "debug")
+
+
+def test_more_retries_than_a_run_takes_are_a_usage_error():
+    """The largest number of retries is that of the options of a run; one more is refused by the command line itself."""
+    most = schema.OPTIONS["properties"]["max_retries"]["maximum"]
+
+    assert asked("--max-retries", str(most))[0].options == {"max_retries": most}
+    with pytest.raises(click.BadParameter, match=f"0<=x<={most}"):
+        asked("--max-retries", str(most + 1))
 
 
 def test_the_environment_gives_defaults(monkeypatch: pytest.MonkeyPatch):

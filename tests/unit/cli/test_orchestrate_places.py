@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app import errors
-from app.cli.orchestrate import links, places
+from app.cli.orchestrate import command, links, places
 
 
 @pytest.fixture
@@ -129,3 +129,13 @@ def test_a_failed_link_is_a_warning(workspace: Path, capsys: pytest.CaptureFixtu
 
     assert "no link to the run" in capsys.readouterr().err
     assert [path.name for path in (place.data / "runs").iterdir()] == ["latest"]
+
+
+def test_the_hint_about_an_unknown_run_lists_the_runs_of_this_folder(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+):
+    """The hint names the folder of the runs, without which the command would list those of a project."""
+    (workspace / ".orchestrate" / "runs").mkdir(parents=True)
+
+    assert command.execute(["resume", "nope"]) == 2
+    assert "CONTROL_ROOM_DATA_DIRECTORY=.orchestrate control-room runs list" in capsys.readouterr().err
