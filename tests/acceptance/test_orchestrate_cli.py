@@ -430,17 +430,33 @@ def test_old_runs_are_removed_and_unfinished_ones_stay(workspace: Workspace):
     orchestrate("run", FLOW, workspace=workspace)
     gone = latest(workspace).name
     young = orchestrate("clean", "--older-than", "999999w", workspace=workspace)
+    indexes = [index.unlink() for index in workspace.runs.parent.glob("index.db*")]
     shown = orchestrate("clean", "--older-than", "0s", "--dry-run", "--json", workspace=workspace)
     there = workspace.run_ids()
+    assert indexes
+    assert not any(workspace.runs.parent.glob("index.db*"))
     told = orchestrate("clean", workspace=workspace, ORCHESTRATE_KEEP_RUNS="0")
 
-    assert "no run is old enough" in young.stdout
-    assert json.loads(shown.stdout) == {"removed": [], "old": [gone], "unfinished": 1}
+    assert young.stdout == "no run to remove is old enough\n"
+    assert json.loads(shown.stdout) == {"removed": [], "old": [gone], "unfinished": 1, "kept": {}, "refused": {}}
     assert set(there) == {kept, gone}
     assert told.stdout == f"removed run {gone}\n"
     assert workspace.run_ids() == [kept]
     assert latest(workspace).name == kept
     assert os.listdir(workspace.runs / ".trash") == []
+
+
+def test_a_pinned_run_is_not_cleaned_away(workspace: Workspace):
+    """`clean` keeps what retention keeps, such as a pinned run, whatever its age, and prints the reason."""
+    workspace.flow(shell("A", "true"))
+    orchestrate("run", FLOW, workspace=workspace)
+    kept = workspace.run_ids()
+    env = workspace.environment() | {"CONTROL_ROOM_DATA_DIRECTORY": ".orchestrate"}
+    subprocess.run([sys.executable, "-m", "app", "runs", "pin", *kept], cwd=workspace.path, env=env, check=True)
+    told = orchestrate("clean", "--older-than", "0s", workspace=workspace)
+
+    assert (workspace.run_ids(), latest(workspace).name) == (kept, kept[0])
+    assert told.stderr == "1 old run kept: pinned\n"
 
 
 def test_a_state_directory_has_links_to_its_runs(workspace: Workspace, tmp_path: Path):

@@ -6,8 +6,9 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from app.cli import terminal, use_cases
-from app.cli.client import Access
+from app import printable
+from app.cli import terminal
+from app.cli.client import Access, JsonObject
 from app.cli.exit_codes import ExitCode
 from app.cli.orchestrate import links, places
 
@@ -17,7 +18,14 @@ if TYPE_CHECKING:
 
 _FORM = re.compile(r"(?P<count>\d{1,6})(?P<unit>[smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_FINISHED = ("done", "failed", "cancelled")
+_REASONS = {
+    "unfinished": "not ended",
+    "pinned": "pinned",
+    "needed": "needed by an unfinished run",
+    "damaged": "damaged, and may be repaired",
+    "copied": "copied here by an import or by hand",
+}
+"""Why an old run stays, by the reasons of a report of retention."""
 
 
 def age(text: str) -> timedelta:
@@ -33,44 +41,55 @@ def age(text: str) -> timedelta:
 
 
 def clean(place: places.Place, older_than: timedelta, *, dry_run: bool, as_json: bool) -> int:
-    """Remove the runs that ended longer ago than an age; unfinished runs remain."""
+    """Remove the runs that ended longer ago than an age; those that retention spares, and unfinished ones, remain."""
+    found: JsonObject = {"removed": [], "old": [], "unfinished": 0, "kept": {}, "refused": {}}
     if not (place.data / places.RUNS).is_dir():
-        return _report([], 0, dry_run=dry_run, as_json=as_json)
+        return _report(found, dry_run=dry_run, as_json=as_json)
 
-    async def work(client: FolderClient) -> tuple[list[str], int]:
+    async def work(client: FolderClient) -> None:
+        from app import clock
+        from app.domain import authors, retention
         from app.engine import stores
+        from app.services import retention as pruning
 
-        store = client.application.store
-        found = [run async for run in stores.every_run(store, stores.RunQuery())]
-        old = [run for run in found if _age(run) >= older_than]
-        # Unfinished runs are counted and kept, however old they are.
-        gone = [run.run_id for run in old if run.status in _FINISHED]
+        # Made here, as the services that a dry run reads with have none.
+        runs, store = client.application.runs, client.application.store
+        pruner = pruning.Retention(runs, store, store.documents(pruning.FOLDER), clock.SystemClock())
+        rule = retention.Rule(older_than_seconds=round(older_than.total_seconds()))
+        more = True
+        while more:
+            report = await pruner.prune(rule, dry_run=dry_run, author=authors.LOCAL)
+            found["kept"], found["refused"] = dict(report.kept), dict(report.refused)
+            found["old"] += [run.run_id for run in report.runs if run.run_id not in found["old"]]
+            more = report.more and report.removed > 0
+        rows = [run async for run in stores.every_run(store, stores.RunQuery())]
+        found["unfinished"] = sum(run.status not in retention.FINISHED and _age(run) >= older_than for run in rows)
         if not dry_run:
-            for run_id in gone:
-                await client.call(use_cases.delete_run, run_id)
+            found["removed"] = [run_id for run_id in found["old"] if run_id not in found["refused"]]
             await store.sweep()
-            left = next((run.run_id for run in found if run.run_id not in gone), None)
-            links.forget(place, gone, left)
-        return gone, len(old) - len(gone)
+            links.forget(place, found["removed"], next((run.run_id for run in rows), None))
 
-    gone, unfinished = place.work_here(work, Access.READ if dry_run else Access.CHANGE)
-    return _report(gone, unfinished, dry_run=dry_run, as_json=as_json)
+    place.work_here(work, Access.READ if dry_run else Access.CHANGE)
+    return _report(found, dry_run=dry_run, as_json=as_json)
 
 
 def _age(run: stores.RunSummary) -> timedelta:
     from app import clock
 
-    return clock.SystemClock().now() - clock.instant(run.completed_at or run.updated_at)
+    return clock.SystemClock().now() - clock.instant(run.updated_at)
 
 
-def _report(gone: list[str], unfinished: int, *, dry_run: bool, as_json: bool) -> int:
+def _report(found: JsonObject, *, dry_run: bool, as_json: bool) -> int:
     if as_json:
-        terminal.say_json({"removed": [] if dry_run else gone, "old": gone, "unfinished": unfinished})
-        return ExitCode.DONE
-    for run_id in gone:
-        terminal.say(f"{'would remove' if dry_run else 'removed'} run {run_id}")
-    if not gone:
-        terminal.say("no run is old enough")
-    if unfinished:
-        terminal.warn(f"{unfinished} old runs have not ended and stay")
-    return ExitCode.DONE
+        terminal.say_json(found)
+    else:
+        for run_id in found["old"] if dry_run else found["removed"]:
+            terminal.say(f"{'would remove' if dry_run else 'removed'} run {run_id}")
+        if not found["old"]:
+            terminal.say("no run to remove is old enough")
+    for run_id, why in found["refused"].items():
+        terminal.warn(f"run {run_id} was not removed: {why}")
+    for reason, count in ({"unfinished": found["unfinished"]} | found["kept"]).items():
+        if count and not as_json:
+            terminal.warn(f"{printable.counted(count, 'old run')} kept: {_REASONS[reason]}")
+    return ExitCode.FAILED if found["refused"] else ExitCode.DONE

@@ -133,7 +133,7 @@ def validate(files: tuple[Path, ...], as_json: bool) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @options.state_dir
 def clean(older_than: Any, state_dir: Path | None, dry_run: bool, as_json: bool) -> int:
-    """Remove runs that ended longer ago than AGE; unfinished runs are kept."""
+    """Remove runs that ended longer ago than AGE; unfinished, needed, pinned, damaged and copied runs are kept."""
     return cleaning.clean(places.of(state_dir), older_than, dry_run=dry_run, as_json=as_json)
 
 
