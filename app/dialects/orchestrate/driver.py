@@ -147,9 +147,9 @@ def _failure(spot: step_flow.Spot, step_result: step_flow.StepResult) -> errors.
     error = step_result.result.get("error", {})
     detail = {"step": spot.place.step_id, "exit_code": step_result.exit_code, "context": error.get("context", {})}
     message = f"the step {spot.key} failed: {error.get('message') or f'exit code {step_result.exit_code}'}"
-    # A later execution of the step repeats its lookups.
-    causes = [record.key for record in step_result.records]
-    return errors.RunFailed(message, code=STEP_FAILED, reason=STEP_FAILED, key=spot.key, detail=detail, causes=causes)
+    return errors.RunFailed(
+        message, code=STEP_FAILED, reason=STEP_FAILED, key=spot.key, detail=detail, causes=step_result.causes()
+    )
 
 
 async def apply(

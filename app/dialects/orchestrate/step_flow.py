@@ -40,6 +40,12 @@ class StepResult:
     records: list[records.Record] = field(default_factory=list)  # Records of its operations, in order.
     result: plain.Object = field(default_factory=dict)  # Its fields in the state.
     exit_code: int | None = None  # Its exit code; None if it was skipped.
+    decided: int = 0  # Number of its first records that decided that it runs.
+
+    def causes(self) -> list[str]:
+        """Return the keys that a resume repeats: the step with its lookups, but not the decision that it runs."""
+        # The failed step may have left a file behind that its condition excludes: the resume would skip it.
+        return [record.key for record in self.records[self.decided :]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +102,7 @@ class _Execution:
         await self._refuse_gaps()
         found = await self._find("when", condition.patterns)
         if condition.holds({pattern: len(listed) for pattern, listed in found.items()}):
+            self.step_result.decided = len(self.step_result.records)
             return
         detail = {"when": self._filler.value(self._step["when"])}
         reason = f"the condition of {self._step['name']} does not hold"

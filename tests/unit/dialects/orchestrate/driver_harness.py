@@ -54,6 +54,7 @@ class StubWork:
         self.results: dict[str, list[int]] = {}
         self.asked: list[tuple[str, operations.Operation]] = []
         self.dying: tuple[str, int] | None = None
+        self.unreadable = False
 
     async def perform(self, call: Any) -> records.Result:
         """Perform one attempt."""
@@ -63,6 +64,8 @@ class StubWork:
         match call.operation:
             case operations.Command() as command:
                 return self._command(call.key, command)
+            case file_operations.FindFiles() if self.unreadable:
+                raise errors.StepError("the folder cannot be read", code="not_found")
             case file_operations.FindFiles(patterns=patterns):
                 return records.Result(output={"found": {pattern: self._fitting(pattern) for pattern in patterns}})
             case file_operations.ReadFiles() as read:

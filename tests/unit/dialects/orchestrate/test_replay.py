@@ -8,6 +8,8 @@ import pytest
 
 from app.domain.states import RunState
 from tests.unit.dialects.orchestrate import driver_harness, shows
+from tests.unit.dialects.orchestrate.driver_harness import Play
+from tests.unit.dialects.orchestrate.workflow_harness import step
 
 
 @pytest.mark.parametrize("make", [shows.winding, shows.queue, shows.failing])
@@ -52,12 +54,44 @@ async def test_resuming_a_failure():
     """A resumed run repeats the failed step, but no step before it."""
     play = shows.failing()
     assert await play.run() is RunState.FAILED
-    ended = play.ended
-    play.disk.control.append(
-        json.dumps({"kind": "resumed", "at": ended["at"], "dead": [[at, at] for at in ended["causes"]]}).encode()
-    )
-    play.stub.asked.clear()
+    resume(play)
 
     assert await play.run() is RunState.DONE
     assert play.stub.order() == ["Each[1].S", "Each[1].T"]
     assert play.state["for_each"]["Each"]["completed_indices"] == [0, 1]
+
+
+async def test_a_resume_does_not_skip_the_step_that_failed():
+    """The condition of a failed step was decided: a file that the step left behind does not let a resume skip it."""
+    play = Play(step("A", when={"not_exists": "out"}, depends_on={"optional": ["in"]}), step("B"))
+    play.stub.results = {"A": [1]}
+
+    assert await play.run() is RunState.FAILED
+    play.stub.files["out"] = "half of it"
+    resume(play)
+
+    assert await play.run() is RunState.DONE
+    assert play.stub.order() == ["A.files", "A", "B"]
+    assert play.state["steps"]["A"]["status"] == "completed"
+
+
+async def test_a_resume_looks_again_for_a_condition_that_could_not_be_decided():
+    """A condition whose files could not be listed is the failure itself, so a resume lists them again."""
+    play = Play(step("A", when={"exists": "in"}))
+    play.stub.files["in"] = ""
+    play.stub.unreadable = True
+
+    assert await play.run() is RunState.FAILED
+    play.stub.unreadable = False
+    resume(play)
+
+    assert await play.run() is RunState.DONE
+    assert play.stub.order() == ["A.when", "A"]
+
+
+def resume(play: Play) -> None:
+    """Resume a run that has failed."""
+    ended = play.ended
+    dead = [[at, at] for at in ended["causes"]]
+    play.disk.control.append(json.dumps({"kind": "resumed", "at": ended["at"], "dead": dead}).encode())
+    play.stub.asked.clear()
