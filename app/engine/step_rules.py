@@ -13,6 +13,7 @@ from typing import Any
 from app import errors, printable
 from app.domain import gates, plain
 from app.domain.decisions import CRASH_LOOP_TRIES, Started
+from app.domain.file_operations import FindFiles, ReadFiles
 from app.domain.operations import ChildRun, Gate, Operation, RetryPolicy, Timer
 from app.domain.records import Record, Result, StepError
 from app.domain.runs import RunStart
@@ -192,7 +193,16 @@ def _named(living: list[Record], key: str) -> list[Record]:
         message = f"the run has no finished step {key!r} to go back to; there are {there}"
         flaw = errors.Flaw(path="$.from", code="unknown_step", message=message)
         raise errors.RequestInvalid(message, code="unknown_step", flaws=[flaw], detail={"steps": steps[:100]})
-    return named[:1]
+    # What was looked up for the step would otherwise be handed to it as it was, e.g. a prompt that was edited since.
+    looked_up = [record for record in living if _is_looked_up_for(key, record)]
+    return (looked_up or named)[:1]
+
+
+def _is_looked_up_for(key: str, record: Record) -> bool:
+    body = record.line["operation"].get("body")
+    reads = isinstance(body, dict) and body.get("kind") in (FindFiles.kind, ReadFiles.kind)
+    # Not its condition, which would be decided by the files that the step itself has made.
+    return reads and record.key in (f"{key}.files", f"{key}.input")
 
 
 def _dies_with(record: Record, root: Record) -> bool:

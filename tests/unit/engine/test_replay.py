@@ -165,6 +165,18 @@ def test_a_resume_from_a_step_kills_all_its_living_lines():
     assert _positions(lines, from_key="b", dead=[1]) == {2, 3}
 
 
+def test_a_resume_from_a_step_reads_its_files_again():
+    """A resume from a step repeats what was looked up for it, but not its condition, which its own files may change."""
+    parts = {"a.input": "read_files", "a": "command", "b.when": "find_files", "b.files": "find_files", "b": "command"}
+    lines = [
+        _line(key, position, operation={"hash": "sha256:0", "body": {"kind": kind}})
+        for position, (key, kind) in enumerate(parts.items())
+    ]
+
+    assert _positions(lines, from_key="b") == {3, 4}
+    assert _positions(lines, from_key="a") == {0, 1, 2, 3, 4}
+
+
 def test_a_resume_leaves_sibling_branches_alone():
     """A resume keeps later lines of sibling branches and repeats those in the cause's branch, above it or below it."""
     branches = ["", "/1.a", "/1.b", "/1.a/1.x", "/1.a", ""]
