@@ -124,9 +124,10 @@ class _Workflow:
 
     def _follow_loop(self, frame: frames.Frame, step: plain.Object, *, failed: bool) -> str | None:
         # A failure inside was already reported there; the loop's own handlers may still lead to another step.
-        frame.failed = frame.failed or (failed and "failure" not in step.get("on", {}))
+        target = frames.continuation(step, int(failed), strict_flow=False).target
+        frame.failed = frame.failed or (failed and target is None)
         frame.exit_code = int(failed)
-        return frames.continuation(step, int(failed), strict_flow=False).target
+        return target
 
     # -- place and scope
 
