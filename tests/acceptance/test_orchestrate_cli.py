@@ -536,8 +536,10 @@ def test_an_archive_is_made_of_what_a_run_leaves(workspace: Workspace):
     workspace.flow(shell("A", "mkdir -p processed/now; echo x > processed/now/a.task; exit $0", "${context.code}"))
     orchestrate("run", FLOW, "--archive-processed", "--context", "code=0", workspace=workspace)
     archive = latest(workspace) / "processed.zip"
-    orchestrate("run", FLOW, "--archive-processed", "out.zip", "--context", "code=1", workspace=workspace, code=1)
+    more = ("--archive-processed", "out.zip", "--context", "code=1")
+    failed = orchestrate("run", FLOW, *more, workspace=workspace, code=1)
 
+    assert "processed was not archived" in failed.stderr
     assert zipfile.ZipFile(archive).namelist() == ["processed/now/", "processed/now/a.task"]
     assert not (workspace.path / "out.zip").exists()
 

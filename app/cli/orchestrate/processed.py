@@ -75,17 +75,21 @@ class Processed:
             fresh.unlink(missing_ok=True)
             raise
 
-    def refuse_inside(self, target: Path) -> None:
-        """Raise if an archive would be written into the folder that it archives.
+    def refuse_target(self, target: Path) -> None:
+        """Raise if an archive would be in the folder that it archives, or replace something else than an archive.
 
         Raises:
             errors.RequestInvalid: `archive_refused`.
         """
         if target == self.folder or target.is_relative_to(self.folder):
-            message = f"--archive-processed {target}: the archive must lie outside of {self.folder}"
+            message = f"--archive-processed {target}: the archive must be outside of {self.folder}"
             raise errors.RequestInvalid(message, code="archive_refused")
         if target.is_dir():
             raise errors.RequestInvalid(f"--archive-processed {target} is a folder", code="archive_refused")
+        is_free = not target.exists() or (target.is_file() and target.stat().st_size == 0)
+        if not is_free and not (target.is_file() and zipfile.is_zipfile(target)):
+            message = f"--archive-processed {target} is not an archive, and would be replaced; name another file"
+            raise errors.RequestInvalid(message, code="archive_refused")
 
 
 def of(workflow: Workflow, place: Place) -> Processed:

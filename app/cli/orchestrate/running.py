@@ -62,7 +62,7 @@ class Queue:
         if not self.archive:
             return folder, None
         target = processed.target(self.archive, place)
-        folder.refuse_inside(target)
+        folder.refuse_target(target)
         return folder, target
 
 
@@ -142,7 +142,12 @@ async def follow(
                 await asyncio.to_thread(afterwards)
             except errors.ControlRoomError as error:
                 fault = error
-        return reporter.report_end(detail, fault)
+        code = reporter.report_end(detail, fault)
+        if afterwards is not None and code is not ExitCode.DONE and fault is None:
+            terminal.warn(
+                f"{workflow.processed_dir} was not archived: the run has not completed; a resume archives nothing"
+            )
+        return code
     except terminal.PipeClosed:
         await client.stop()
         left = await client.call(use_cases.show_run, run_id)
@@ -186,7 +191,7 @@ def request_of(
 def _archive(asked: Asked, workflow: Workflow, target: Path) -> None:
     # The run may have created links.
     folder = processed.of(workflow, asked.place)
-    folder.refuse_inside(target.resolve())
+    folder.refuse_target(target.resolve())
     try:
         folder.archive(target)
     except OSError as error:

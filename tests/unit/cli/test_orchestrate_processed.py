@@ -143,6 +143,19 @@ def test_an_archive_inside_its_own_folder_is_refused(place: places.Place, asked:
     assert refused.value.code == "archive_refused"
 
 
+def test_an_archive_replaces_only_an_archive(place: places.Place):
+    """An archive replaces an older one, and no other file, such as the workflow or a device."""
+    older, notes = place.workspace / "older.zip", place.workspace / "notes.txt"
+    processed.of(workflow(place), place).archive(older)
+    notes.write_text("mine")
+
+    assert running.Queue(archive="older.zip").plan(workflow(place), place)[1] == older
+    for asked in ("notes.txt", "/dev/null"):
+        with pytest.raises(errors.RequestInvalid, match="is not an archive") as refused:
+            running.Queue(archive=asked).plan(workflow(place), place)
+        assert refused.value.code == "archive_refused"
+
+
 def test_an_uncleanable_folder_matters_only_when_used(place: places.Place):
     """A folder that could not be cleaned does not matter unless cleaning or an archive is requested."""
     assert running.Queue().plan(workflow(place, "."), place) == (None, None)
