@@ -107,7 +107,7 @@ class CommandPerformer:
         missing = sorted({name for name in operation.secrets if name not in self._environ})
         if missing:
             raise errors.StepError(
-                f"The service's environment lacks {', '.join(missing)}, which the command needs.",
+                f"The environment lacks {', '.join(missing)}, which the command needs.",
                 code="missing_secrets",
                 detail={"missing_secrets": missing},
             )

@@ -310,6 +310,7 @@ class TestEnvironmentAndInput:
             await performer.perform(harness.call(shell("true", secrets=("ZZZ", "TOKEN", "EMPTY", "AAA"))))
 
         assert (failed.value.code, failed.value.detail) == ("missing_secrets", {"missing_secrets": ["AAA", "ZZZ"]})
+        assert failed.value.message == "The environment lacks AAA, ZZZ, which the command needs."
 
     async def test_variables_win_over_secrets(self, harness: Harness, performer: CommandPerformer) -> None:
         """A variable that is set replaces a secret of the same name, and both values are masked."""
