@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from app import clock
+from app import clock, printable
 from app.cli import formats, terminal
 from app.cli.orchestrate import keys
 
@@ -35,7 +35,7 @@ class Drawing:
         self._step: str | None = None
         self._loops: tuple[tuple[str, int], ...] = ()
         self._began = 0.0
-        self._failed = False
+        self._failures = 0
         self._drawn = 0
 
     async def show(self, event: Mapping[str, Any]) -> None:
@@ -69,8 +69,10 @@ class Drawing:
             # A step that its condition skips has no event for its begin.
             await self._enter(key)
             self._finish("failed" if type == "step.failed" else str(facts.get("status", "done")))
-        elif type == "step.failed" and not key.loops and not key.part.startswith("moved"):
-            self._finish("failed")
+        elif type == "step.failed" and not key.part.startswith("moved"):
+            self._failures += 1
+            if not key.loops:
+                self._finish("failed")
 
     async def _enter(self, key: keys.Key) -> None:
         if key.outermost not in self._numbers:
@@ -94,8 +96,11 @@ class Drawing:
         if self._step is None:
             return
         self._erase()
-        terminal.warn(f"{self._name()}: {_WORDS.get(status, status.capitalize())} ({self._seconds()}s)")
+        word, inside = _WORDS.get(status, status.capitalize()), self._failures if status == "done" else 0
+        failed = f", {printable.counted(inside, 'step')} failed" if inside else ""
+        terminal.warn(f"{self._name()}: {word}{failed} ({self._seconds()}s)")
         self._step = None
+        self._failures = 0
         self._loops = ()
         self._known = {}
 

@@ -33,7 +33,7 @@ LINES = """\
   └─ for_each: [1/2] Processing item1.csv
   └─ for_each: [2/2] Processing item2.csv
      └─ for_each: [1/1] Processing x
-[2/3] ProcessData: Completed (15s)
+[2/3] ProcessData: Completed, 1 step failed (15s)
 [3/3] Report: Running (0s)...
 [3/3] Report: Skipped (0s)
 """
@@ -55,7 +55,7 @@ async def draw(time: clock.FakeClock, *, live: bool) -> None:
 
 
 async def test_each_change_is_a_line(capsys: pytest.CaptureFixture[str]):
-    """Without a terminal, each change of a step or item is one line in the documented form."""
+    """Without a terminal, each change of a step or item is one line; that of a loop counts the steps that failed."""
     await draw(clock.FakeClock(), live=False)
     told = capsys.readouterr()
 
