@@ -510,6 +510,21 @@ def test_waits_and_leftover_processes_are_reported(workspace: Workspace):
 
 
 @pytest.mark.slow
+def test_a_file_that_is_not_moved_is_reported(workspace: Workspace):
+    """A task file that is not moved after its item is printed, as the next run would find it again."""
+    workspace.write("in/a")
+    workspace.write("in/old/a")
+    moves = {"success": {"move_to": "done"}}
+    work = shell("Do", "true")
+    workspace.flow(loop("Each", work, items=["in/a", "in/old/a", 7], on_item_complete=moves), version="1.2")
+    told = orchestrate("run", FLOW, workspace=workspace).stdout.splitlines()
+
+    assert [line for line in told if "not moved" in line] == [
+        "[1/1] Each: the file of item 1 was not moved: 'done/a' exists already, and the write may not replace it.",
+        "[1/1] Each: the file of item 2 was not moved: the item is not a text, so it cannot name a file",
+    ]
+
+
 def test_a_resumed_wait_has_its_whole_time_limit_again(workspace: Workspace):
     """Time without a process does not count for a wait: a resumed wait has its whole time limit again."""
     wait = {"name": "Wait", "wait_for": {"glob": "go", "timeout_sec": 4, "poll_ms": 20}}

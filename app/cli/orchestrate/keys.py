@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-WAITING, LEFT_BEHIND = "waiting", "left_behind"
-"""Parts of keys for waits, and for processes that commands have left behind."""
+WAITING, LEFT_BEHIND, UNMOVED = "waiting", "left_behind", "unmoved"
+"""Last parts of keys for waits, for processes that commands have left behind, and for files that were not moved."""
 
 _PART = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]*)(?:#\d+)?(?:\[(?P<index>\d+)\])?")
 

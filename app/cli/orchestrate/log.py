@@ -30,6 +30,7 @@ _LEVEL_OF = {
     "recipe.note": logging.DEBUG,
     "storage.failed": logging.ERROR,
 }
+_LEVEL_OF_NOTE = {keys.WAITING: logging.INFO, keys.LEFT_BEHIND: logging.WARNING, keys.UNMOVED: logging.WARNING}
 _TAKEN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 """Names with a special meaning for log records."""
 _log = logging.getLogger("orchestrate")
@@ -50,7 +51,7 @@ class Log:
             level = logging.ERROR
         part = keys.read(key).part if key else ""
         if type == "recipe.note":
-            level = {keys.WAITING: logging.INFO, keys.LEFT_BEHIND: logging.WARNING}.get(part, level)
+            level = _LEVEL_OF_NOTE.get(part.rpartition(".")[2], level)
         if part and type in ("step.started", "step.finished"):
             level = logging.DEBUG
         self.say(level, type, facts, step=key)

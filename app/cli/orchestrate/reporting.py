@@ -117,7 +117,7 @@ class RunReporter:
         terminal.say(f"[{number}/{len(self._steps)}] {key.step}: {_SHOWN.get(status, status)}{took}{why}")
 
     def _report_note(self, key: keys.Key, facts: Mapping[str, Any]) -> None:
-        if key.outermost in self._steps and (note := _note(key.part, facts)):
+        if key.outermost in self._steps and (note := _note(key.part.rpartition(".")[2], facts)):
             number = self._steps.index(key.outermost) + 1
             terminal.say(f"[{number}/{len(self._steps)}] {key.step}: {note}")
 
@@ -174,6 +174,8 @@ def _note(kind: str, facts: Mapping[str, Any]) -> str:
             left, alive = facts["leftovers"], facts["survivors"]
             ended = "1 process running, which was" if left == 1 else f"{left} processes running, which were"
             return f"left {ended} ended{f'; {alive} could not be' if alive else ''}"
+        case keys.UNMOVED:
+            return f"the file of item {facts['index']} was not moved: {facts['error']}"
     return ""
 
 

@@ -170,12 +170,14 @@ async def apply(
         "action_applied": False,
         "error": _problem(item, folder, filler, scope.run["root"]),
     }
+    if reported["error"] is None:
+        record = await ctx.perform(key, file_operations.MoveFile(source=item, folder=folder), place)
+        error = record.error
+        moved = {"to": record.output["to"], "action_applied": True} if error is None else {"error": error.message}
+        reported.update(moved)
     if reported["error"] is not None:
-        return reported
-    record = await ctx.perform(key, file_operations.MoveFile(source=item, folder=folder), place)
-    if record.error is not None:
-        return reported | {"error": record.error.message}
-    return reported | {"to": record.output["to"], "action_applied": True}
+        ctx.emit(f"{key}.{step_flow.UNMOVED}", {"index": scope.loops[0].index, "error": reported["error"]})
+    return reported
 
 
 def _problem(item: plain.Json, folder: str, filler: variables.Filler, run_root: str) -> str | None:

@@ -18,7 +18,7 @@ SECOND_VERSION = 2
 """First version of the driver in which parameters are merged within objects, names in patterns may contain wildcards,
 waits and leftover processes are reported, and loops refuse lists that were cut off.
 """
-WAITING, LEFT_BEHIND = "waiting", "left_behind"  # Names of notes, after the key of their step.
+WAITING, LEFT_BEHIND, UNMOVED = "waiting", "left_behind", "unmoved"  # Names of notes, after the key of their step.
 
 _VALUE_CHARACTERS = 1000
 
