@@ -73,6 +73,7 @@ class Workflow:
 
         Raises:
             errors.RequestInvalid: `unknown_step`.
+            errors.RecipeInvalid: it needs other steps.
         """
         document = dict(self.recipe.document)
         named = {one["name"]: one for one in document["steps"]}
@@ -81,7 +82,17 @@ class Workflow:
             raise errors.RequestInvalid(f"{self.shown} has no step {step!r:.80}{hint}", code="unknown_step")
         alone = {name: value for name, value in named[step].items() if name != "on"}
         text = json.dumps({**document, "steps": [alone]}, ensure_ascii=False, indent=1)
-        return dataclasses.replace(self, text=text, recipe=_parse(text, self.path, f"{self.shown}: {step} alone"))
+        try:
+            recipe = _parse(text, self.path, f"{self.shown}: {step} alone")
+        except errors.RecipeInvalid as error:
+            # The positions in the text made here are not those in the file.
+            at = f"$.steps[{list(named).index(step)}]"
+            error.flaws = tuple(
+                dataclasses.replace(flaw, line=None, path=flaw.path.replace("$.steps[0]", at, 1))
+                for flaw in error.flaws
+            )
+            raise
+        return dataclasses.replace(self, text=text, recipe=recipe)
 
 
 def read(path: Path, place: Place) -> Workflow:

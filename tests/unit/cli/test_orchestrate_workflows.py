@@ -70,10 +70,12 @@ def test_a_step_alone_is_the_same_each_time(place: places.Place):
 
 
 def test_a_step_that_needs_another_cannot_be_alone(place: places.Place):
-    """A single step that needs another is refused, and the flaw names the other step."""
+    """A single step that needs another is refused, and the flaw has the other step, and its own place in the file."""
     with pytest.raises(errors.RecipeInvalid, match="Read alone") as refused:
         write(place).only("Read")
-    assert "'Look'" in refused.value.flaws[0].message
+    (flaw,) = refused.value.flaws
+    assert "'Look'" in flaw.message
+    assert (flaw.path, flaw.line) == ("$.steps[2].for_each.items_from", None)
 
 
 def test_an_unknown_step_is_refused_with_the_nearest_name(place: places.Place):
