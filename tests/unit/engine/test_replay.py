@@ -157,6 +157,13 @@ def test_a_resume_repeats_the_cause_and_the_later_steps():
     assert _positions(lines, causes=[]) == set()
 
 
+def test_a_resume_gives_the_cause_all_its_attempts_again():
+    """A resume also repeats the attempts of the cause that were not final: otherwise no retry would be left to it."""
+    lines = [_line(name, position) for position, name in enumerate("abbbc")]
+
+    assert _positions(lines, causes=[3]) == {1, 2, 3, 4}
+
+
 def test_a_resume_from_a_step_kills_all_its_living_lines():
     """A resume from a step repeats from its first living line, including tries that were not final."""
     lines = [_line(name, position) for position, name in enumerate("abbc")]
