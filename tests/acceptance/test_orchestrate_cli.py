@@ -525,6 +525,32 @@ def test_a_file_that_is_not_moved_is_reported(workspace: Workspace):
     ]
 
 
+def test_a_run_that_cannot_write_prints_what_it_waits_for(workspace: Workspace):
+    """While the run's files cannot be written, stderr names the file once, as the log may be on the same disk."""
+    # The limit of the program stands for a full disk; the step's own output is not under it.
+    workspace.flow(shell("A", "ulimit -S -f unlimited; head -c 3000000 /dev/zero | tr '\\0' x"))
+    limited = ["sh", "-c", 'ulimit -S -f 2000; exec "$@"', "-", sys.executable, "-m", "app.cli.orchestrate"]
+    with subprocess.Popen(
+        [*limited, "run", FLOW, "--quiet"],
+        cwd=workspace.path,
+        env=workspace.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        late = threading.Timer(30, process.kill)
+        late.start()
+        told = process.stderr.readline()
+        late.cancel()
+        process.terminate()
+        rest = process.stderr.read()
+
+    assert told.startswith(f"the run waits: runs/{latest(workspace).name}/logs could not be written")
+    assert "the run waits" not in rest
+    assert process.returncode == 130
+
+
 def test_a_resumed_wait_has_its_whole_time_limit_again(workspace: Workspace):
     """Time without a process does not count for a wait: a resumed wait has its whole time limit again."""
     wait = {"name": "Wait", "wait_for": {"glob": "go", "timeout_sec": 4, "poll_ms": 20}}

@@ -33,6 +33,7 @@ class RunReporter:
         self._run_id = run_id
         self._output = output
         self._log = log.Log(run_id=run_id, trace=output.trace)
+        self._fault = ""
         self._steps: Sequence[str] = [step["name"] for step in workflow.recipe.document["steps"]]
 
     async def follow(self, client: FolderClient, after: int | None) -> JsonObject:
@@ -50,6 +51,7 @@ class RunReporter:
 
                 async def show(event: JsonObject) -> None:
                     self._log.write_event(event)
+                    self._report_fault(event)
                     if drawn is not None:
                         await drawn.show(event)
                     if output.prints_steps:
@@ -115,6 +117,13 @@ class RunReporter:
         took = f" ({facts['duration_ms'] / 1000:.1f}s)" if facts.get("duration_ms") is not None else ""
         why = f": {formats.error(facts['error'])}" if facts.get("error") else ""
         terminal.say(f"[{number}/{len(self._steps)}] {key.step}: {_SHOWN.get(status, status)}{took}{why}")
+
+    def _report_fault(self, event: Mapping[str, Any]) -> None:
+        # The log of the run may be on the disk that is full. Each new attempt to write reports the fault again.
+        fault = formats.error(event["data"]["error"]) if event["type"] == "storage.failed" else ""
+        if fault and fault != self._fault:
+            terminal.warn(f"the run waits: {fault}")
+        self._fault = fault
 
     def _report_note(self, key: keys.Key, facts: Mapping[str, Any]) -> None:
         if key.outermost in self._steps and (note := _note(key.part.rpartition(".")[2], facts)):
