@@ -74,7 +74,7 @@ class Orchestrate:
         )
 
     def uses(self, recipe: library.Recipe, library: library.Library, args: plain.Object) -> Iterator[library.Use]:
-        """Return the program of each provider that a step names."""
+        """Return the program of each provider that a step names, unless the step sets its own PATH."""
         return _uses(recipe)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
@@ -82,7 +82,9 @@ class Orchestrate:
 
 
 def _uses(recipe: library.Recipe) -> Iterator[library.Use]:
-    named = {spot.step["provider"]: spot.place for spot in scopes.spots(recipe.document) if "provider" in spot.step}
+    # With a PATH of its own, a step may find a program that is not found here.
+    asking = (spot for spot in scopes.spots(recipe.document) if "PATH" not in spot.step.get("env", {}))
+    named = {spot.step["provider"]: spot.place for spot in asking if "provider" in spot.step}
     for name, provider in recipe.document.get("providers", {}).items():
         program = provider["command"][0]
         if name in named and not any(variables.names(program)):

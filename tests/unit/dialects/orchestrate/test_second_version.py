@@ -157,3 +157,14 @@ def test_a_built_in_program_is_asked_for_where_its_step_names_it() -> None:
         library.ProgramUse(path="$.steps[0].provider", program="gemini"),
         library.ProgramUse(path="$.providers.cat.command[0]", program="cat"),
     }
+
+
+def test_a_program_on_a_path_of_the_step_is_not_looked_for() -> None:
+    """A provider's program is not required here if every step that names it sets PATH, where the program is found."""
+    own = step("A", provider="cat", env={"PATH": "/opt/tools"})
+    alone, beside = Play(own), Play(own, step("B", provider="cat"))
+
+    assert list(alone.dialect.uses(alone.recipe, library.Library(), {})) == []
+    assert [use.path for use in beside.dialect.uses(beside.recipe, library.Library(), {})] == [
+        "$.providers.cat.command[0]"
+    ]
