@@ -199,8 +199,8 @@ class CloseFindings(Operation):
     kind: ClassVar[str] = "close_findings"
 
     found: tuple[str, ...]  # Issues of the present findings.
-    looked_at: tuple[str, ...]
-    """Files and folders of the workspace that were checked; others were not."""
+    looked_at: tuple[str, ...]  # Files and folders of the workspace that were checked; others were not.
+    left_out: tuple[str, ...] = ()  # Files and folders below them that could not be read.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,6 +81,17 @@ def too_much_text(max_files: int, max_characters: int) -> errors.ToolFailed:
     )
 
 
+def too_many_entries(path: str, max_files: int, max_entries: int) -> errors.ToolFailed:
+    """Return the failure of a folder that contains more than a tool reads at once."""
+    failure = _about(
+        path,
+        "too_much_text",
+        f"contains more than {max_files} texts, which a tool reads at once, or {max_entries} entries",
+    )
+    failure.detail.update(max_files=max_files, max_entries=max_entries)
+    return failure
+
+
 def already_exists(path: str) -> errors.ToolFailed:
     """Return the failure of a write to a path that already has a file."""
     return _about(path, "file_exists", "exists already, and the write may not replace it")

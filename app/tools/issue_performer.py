@@ -69,7 +69,7 @@ class IssuePerformer:
         note = f"Not found any more by the run {run.run_id}."
 
         def is_gone(known: issues.Issue) -> bool:
-            return not _is_newer(known, run) and _is_about(known, workspace, operation.looked_at)
+            return not _is_newer(known, run) and _is_about(known, workspace, operation)
 
         def change(known: issues.Issue | None) -> issues.Issue | None:
             # Check again inside the change: a person may have edited the issue since it was listed.
@@ -144,14 +144,20 @@ def _is_newer(known: issues.Issue, run: runs.RunStart) -> bool:
     return not own and str(known.get("updated_at")) > run.created_at
 
 
-def _is_about(known: issues.Issue, workspace: str, looked_at: tuple[str, ...]) -> bool:
-    """Return whether this run has looked at all files that a finding of this workspace is about."""
+def _is_about(known: issues.Issue, workspace: str, close: operations.CloseFindings) -> bool:
+    """Return whether this run has read all files that a finding of this workspace is about."""
     facts: Any = known.get("facts") or {}
     identity = facts.get("identity")
     if not isinstance(identity, dict) or identity.get("workspace") != workspace:
         return False
     about = identity.get("files") or identity.get("looked_at") or ()
-    return bool(about) and all(isinstance(path, str) and _covers(looked_at, path) for path in about)
+    return bool(about) and all(
+        isinstance(path, str)
+        and _covers(close.looked_at, path)
+        # A finding that names no file is about all that was to be read.
+        and not any(_covers((unread,), path) or _covers((path,), unread) for unread in close.left_out)
+        for path in about
+    )
 
 
 def _covers(looked_at: tuple[str, ...], path: str) -> bool:

@@ -109,10 +109,13 @@ class Workspace:
             except OSError as error:
                 raise failures.of_system(path, error) from error
 
-    def scan(self, folder: str = "") -> Scan:
+    def scan(self, folder: str = "", wants: Callable[[str], bool] = lambda _: True) -> Scan:
         """List the regular files below a folder, each folder's own files first, all in the order of their names.
 
         Hidden files and folders, links, and names that are not UTF-8 are left out.
+
+        Args:
+            wants: Returns, for the name of a file, whether it is listed.
 
         Raises:
             errors.ToolFailed: `path_outside_workspace` or `file_not_found`.
@@ -121,7 +124,7 @@ class Workspace:
         with Descent(self.place, folder) as descent:
             descent.enter(parts)
             try:
-                return scanning.scan(descent.folder, "/".join(parts), self.limits, descent.hides)
+                return scanning.scan(descent.folder, "/".join(parts), self.limits, descent.hides, wants)
             except OSError as error:
                 raise failures.of_system(folder or ".", error) from error
 

@@ -73,7 +73,8 @@ async def close_gone(ctx: ports.Context, values: refs.Values, opened: Sequence[r
     if not looked_at or (isinstance(whole, dict) and whole.get("truncated") is True):
         return
     found = tuple(record.output["issue_id"] for record in opened if isinstance(record.output, dict))
-    close = operations.CloseFindings(found=found, looked_at=looked_at)
+    left_out = whole.get("left_out", ()) if isinstance(whole, dict) else ()
+    close = operations.CloseFindings(found=found, looked_at=looked_at, left_out=tuple(left_out))
     done.successful(await ctx.perform(CLOSE, close, done.place_of(CLOSE, reference.source)))
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
 
 from app.tools import bounds
-from app.tools.story import documents, folders
-from app.tools.workspace import Workspace
+from app.tools.story import documents
 
 EntityKind = Literal["character", "place", "item", "event", "thing", "unknown"]
 """What a card is about; `thing` and `unknown` for names only found in prose, with an article and without one."""
@@ -67,11 +66,6 @@ class Entity:
     def first(self, attribute: str) -> Fact | None:
         """Return the first fact about an attribute."""
         return next((fact for fact in self.facts if fact.attribute == attribute), None)
-
-
-def read_all(workspace: Workspace, paths: Sequence[str]) -> list[Entity]:
-    """Read the cards at the paths, folders included."""
-    return [of_document(document) for document in folders.read_all(workspace, paths)]
 
 
 def of_document(document: documents.Document) -> Entity:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from app.tools.story.continuity import comparison
     from app.tools.story.continuity.passages import Fact
 
-_LISTS = ("conflicts", "facts", "unknown_names")
+_LISTS = ("conflicts", "facts", "unknown_names", "left_out")
 
 
 class CanonChecker:
@@ -43,7 +43,8 @@ class CanonChecker:
         from app.tools.story.continuity import comparison
 
         params = arguments.complete(self.name, self.args_schema, args)
-        cards = folders.read_all(workspace, params["canon_paths"])
+        left_out: list[str] = []
+        cards = folders.read_all(workspace, params["canon_paths"], left_out)
         scene = _scene(workspace, params.get("scene_path"), params["allow_missing_scene"])
         result = comparison.compare([scene] if scene else [], cards)
         conflicts = findings.ranked([*(_conflict(entry) for entry in result.contradictions), *_misspelt(scene, result)])
@@ -57,9 +58,10 @@ class CanonChecker:
             **result.counts(),
             "facts": [_shown(fact) for fact in facts],
             "unknown_names": _unknown_names(scene, result),
-            "report": bounds.report(_report(conflicts, facts)),
+            "left_out": left_out,
+            "report": bounds.report([*folders.warning(left_out), *_report(conflicts, facts)]),
         }
-        summary = result.summary(len(conflicts))
+        summary = result.summary(len(conflicts), folders.remark(left_out))
         return ports.ToolOutput(payload=bounds.fitted(payload, _LISTS), summary=summary)
 
 

@@ -15,7 +15,7 @@ from app.tools.story.continuity.passages import Fact
 from app.tools.story.scenes import Scene
 from app.tools.workspace import Workspace
 
-_LISTS = ("conflicts", "scenes")
+_LISTS = ("conflicts", "scenes", "left_out")
 _STATEMENTS_SHOWN = 6
 # These may change in the course of a story.
 _CHANGING = frozenset({"age", "possession", "trade"})
@@ -38,8 +38,9 @@ class ConsistencyChecker:
     def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Return the conflicts between the scenes."""
         params = arguments.complete(self.name, self.args_schema, args)
-        narrated = scenes.read_all(workspace, params["scene_paths"])
-        cards = folders.read_all(workspace, params["canon_paths"]) if "canon_paths" in params else []
+        left_out: list[str] = []
+        narrated = scenes.read_all(workspace, params["scene_paths"], left_out)
+        cards = folders.read_all(workspace, params.get("canon_paths", ()), left_out)
         result = comparison.compare(narrated, cards)
         conflicts = findings.ranked(_conflicts(narrated, result))
         payload = {
@@ -48,9 +49,17 @@ class ConsistencyChecker:
             "conflicts": conflicts,
             **result.counts(),
             "scenes": [_shown(scene) for scene in narrated],
-            "report": bounds.report(["Conflicts between the scenes:", *findings.lines(conflicts, "none found")]),
+            "left_out": left_out,
+            "report": bounds.report(
+                [
+                    *folders.warning(left_out),
+                    "Conflicts between the scenes:",
+                    *findings.lines(conflicts, "none found"),
+                ]
+            ),
         }
-        return ports.ToolOutput(payload=bounds.fitted(payload, _LISTS), summary=result.summary(len(conflicts)))
+        summary = result.summary(len(conflicts), folders.remark(left_out))
+        return ports.ToolOutput(payload=bounds.fitted(payload, _LISTS), summary=summary)
 
 
 def _conflicts(narrated: Sequence[Scene], result: comparison.Comparison) -> Iterator[Finding]:

@@ -80,7 +80,7 @@ class FileLocator:
         hits = _ranked(files, params["search_criteria"], meant)
         wanted = [hit for hit in hits if params.get("category") in {None, hit.file.category}]
         shown = wanted[: params["max_results"]]
-        summary = _summary(shown, len(wanted))
+        summary = _summary(shown, len(wanted)) + ("; the project has more files than were read" if truncated else "")
         payload = {
             **_by_category(shown),
             "matches": [_shown(hit, shown[0].score, params["search_criteria"], deep) for hit in shown],

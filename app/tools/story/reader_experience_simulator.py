@@ -13,7 +13,7 @@ from app.engine import ports
 from app.tools import arguments, bounds, findings
 from app.tools.bounds import mean
 from app.tools.findings import Finding
-from app.tools.story import documents, open_loops, outlines, prose, scenes
+from app.tools.story import documents, folders, open_loops, outlines, prose, scenes
 from app.tools.story.loop_signs import Loop, Place
 from app.tools.story.prose import Paragraph
 from app.tools.story.scenes import Scene
@@ -63,7 +63,8 @@ class ReaderExperienceSimulator:
     def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Return all loops, the open ones, and the tension."""
         params = arguments.complete(self.name, self.args_schema, args)
-        stated = scenes.read_all(workspace, params["scene_paths"])
+        left_out: list[str] = []
+        stated = scenes.read_all(workspace, params["scene_paths"], left_out)
         outline = (
             outlines.of_document(documents.read(workspace, params["outline_path"]))
             if "outline_path" in params
@@ -79,12 +80,14 @@ class ReaderExperienceSimulator:
             "open_loops": [_shown_loop(number, loop) for number, loop in enumerate(loops, start=1)],
             "unpaid": unpaid,
             "findings": findings.ranked(_tension_findings(stated, points)),
-            "report": bounds.report(_report(stated, points, unpaid)),
+            "left_out": left_out,
+            "report": bounds.report([*folders.warning(left_out), *_report(stated, points, unpaid)]),
         }
-        return ports.ToolOutput(payload=bounds.fitted(payload, _LISTS), summary=_summary(stated, loops, unpaid))
+        summary = _summary(stated, loops, unpaid) + folders.remark(left_out)
+        return ports.ToolOutput(payload=bounds.fitted(payload, _LISTS), summary=summary)
 
 
-_LISTS = ("unpaid", "open_loops", "tension_curve", "scenes", "findings")
+_LISTS = ("unpaid", "open_loops", "tension_curve", "scenes", "findings", "left_out")
 
 
 def _points(stated: Sequence[Scene]) -> list[_Point]:

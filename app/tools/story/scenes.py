@@ -54,9 +54,13 @@ def read(workspace: Workspace, path: str) -> Scene:
     return of_document(documents.read(workspace, path))
 
 
-def read_all(workspace: Workspace, paths: Sequence[str]) -> list[Scene]:
-    """Read scenes, folders included, ordered by number; unnumbered ones follow in the given order."""
-    return sorted([of_document(document) for document in folders.read_all(workspace, paths)], key=_place)
+def read_all(workspace: Workspace, paths: Sequence[str], left_out: list[str]) -> list[Scene]:
+    """Read scenes, folders included, ordered by number; unnumbered ones follow in the given order.
+
+    Args:
+        left_out: Receives the paths of the files and folders that could not be read.
+    """
+    return sorted([of_document(document) for document in folders.read_all(workspace, paths, left_out)], key=_place)
 
 
 def of_document(document: documents.Document) -> Scene:

@@ -13,7 +13,7 @@ from app.engine import ports
 from app.tools import arguments, bounds, findings
 from app.tools.bounds import mean
 from app.tools.findings import Finding
-from app.tools.story import prose, scenes
+from app.tools.story import folders, prose, scenes
 from app.tools.story.scenes import Scene
 from app.tools.workspace import Workspace
 
@@ -79,7 +79,8 @@ class StakesMapper:
     def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Return the stakes of each scene and their course."""
         params = arguments.complete(self.name, self.args_schema, args)
-        mapped = [_mapped(scene) for scene in scenes.read_all(workspace, params["scene_paths"])]
+        left_out: list[str] = []
+        mapped = [_mapped(scene) for scene in scenes.read_all(workspace, params["scene_paths"], left_out)]
         levels = [entry.level for entry in mapped]
         trend = _trend(levels)
         found = findings.ranked(_findings(mapped))
@@ -91,12 +92,12 @@ class StakesMapper:
                 "drops": [scenes.label(after.scene) for before, after in _drops(mapped)][: bounds.LIST_ENTRIES],
             },
             "findings": found,
-            "report": bounds.report(_report(mapped, trend, found)),
+            "left_out": left_out,
+            "report": bounds.report([*folders.warning(left_out), *_report(mapped, trend, found)]),
         }
-        summary = (
-            f"Stakes of {findings.counted(len(mapped), 'scene')}: {trend}, {findings.counted(len(found), 'finding')}"
-        )
-        return ports.ToolOutput(payload=bounds.fitted(payload, ("scenes", "findings")), summary=summary)
+        counts = f"{findings.counted(len(mapped), 'scene')}: {trend}, {findings.counted(len(found), 'finding')}"
+        summary = f"Stakes of {counts}{folders.remark(left_out)}"
+        return ports.ToolOutput(payload=bounds.fitted(payload, ("scenes", "findings", "left_out")), summary=summary)
 
 
 def _mapped(scene: Scene) -> _Mapped:

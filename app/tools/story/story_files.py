@@ -50,15 +50,19 @@ class StoryFile:
 
 def read_all(workspace: Workspace, folder: str = "") -> tuple[list[StoryFile], bool]:
     """Read the text files below a folder, large ones by name only; return whether a limit ended the scan."""
-    scan = workspace.scan(folder)
-    read = (_read(workspace, file.path) for file in scan.files)
+    # Two scans, so that pictures and data do not use up the limits before the texts are found.
+    scans = [workspace.scan(folder, _is_text), workspace.scan(folder, lambda name: not _is_text(name))]
+    read = (_read(workspace, file.path) for scan in scans for file in scan.files)
     found = [document for document in read if document is not None]
-    return [StoryFile(category=category_of(document), document=document) for document in found], scan.truncated
+    files = [StoryFile(category=category_of(document), document=document) for document in found]
+    return files, any(scan.truncated for scan in scans)
 
 
 def category_of(document: Document) -> Category:
     """Return the role of a file: from its front matter, otherwise from its name, its folder, or its content."""
     path = PurePosixPath(document.path)
+    if not _is_text(document.path):
+        return "other"
     kind = (document.scalar("kind", "type") or "").lower()
     folders = [_words(part) for part in path.parts[:-1]]
     words, named = _words(path.stem), scene_numbers.of_path(document.path)
@@ -74,7 +78,7 @@ def category_of(document: Document) -> Category:
         return "canon"
     if place == "scene" or (place is None and _is_scene(document, named, words)):
         return "scene"
-    if place is None and path.suffix.lower() in TEXT_SUFFIXES and _is_plan(document, words):
+    if place is None and _is_plan(document, words):
         return "outline"
     return "canon" if place == "canon" else "other"
 
@@ -107,7 +111,7 @@ def _read(workspace: Workspace, path: str) -> Document | None:
     try:
         return documents.read(workspace, path)
     except errors.ToolFailed as failure:
-        return documents.parse("", path=path) if failure.code == "file_too_large" else None
+        return documents.parse("", path=path) if failure.code == "file_too_large" and _is_text(path) else None
 
 
 def _is_text(path: str) -> bool:

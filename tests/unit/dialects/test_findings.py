@@ -90,6 +90,15 @@ async def test_a_whole_run_names_found_issues_and_examined_files() -> None:
     assert (close.found, close.looked_at) == (("iss_finding[0]",), ("Story", "Outline.md"))
 
 
+async def test_files_that_the_tool_could_not_read_are_named() -> None:
+    """The last step names what the tool left out, so that findings about it stay open."""
+    pipeline = _pipeline()
+    pipeline.tables.payloads["finder"] |= {"left_out": ["Story/latin.md"]}
+
+    assert await pipeline.run() is RunState.DONE
+    assert pipeline.asked("findings.close").left_out == ("Story/latin.md",)
+
+
 async def test_both_sides_of_a_contradiction_are_files_of_it() -> None:
     """Each file that a finding names at any depth must be examined again before the finding is regarded as gone."""
     pipeline = _pipeline(SLIP | {"values": [{"path": "b.md"}, {"places": [{"path": "Cards/c.md"}]}]})

@@ -28,14 +28,16 @@ class Check:
         self._performer = issue_performer.IssuePerformer(store.issues, self.clock, ROOT)
         self._runs = 0
 
-    async def run(self, *found: str, looked_at: tuple[str, ...] = ("Story",), **facts: Any) -> list[str]:
+    async def run(
+        self, *found: str, looked_at: tuple[str, ...] = ("Story",), left_out: tuple[str, ...] = (), **facts: Any
+    ) -> list[str]:
         """Open findings (`file: words`) in a new run, and return the titles that the run closed."""
         self._runs += 1
         self.clock.advance(60)
         start = self.start(**facts)
         opened = [await self.perform(start, f"finding[{index}]", _found(one)) for index, one in enumerate(found)]
         names = tuple(output["issue_id"] for output in opened)
-        close = operations.CloseFindings(found=names, looked_at=looked_at)
+        close = operations.CloseFindings(found=names, looked_at=looked_at, left_out=left_out)
         closed = (await self.perform(start, "findings.close", close))["closed"]
         return [str((await self.store.issues.get(name))["title"]) for name in closed]
 
@@ -105,6 +107,15 @@ async def test_a_run_closes_only_issues_of_its_own_scene(check: Check) -> None:
 
     assert closed == ["Story/3.md: a"]
     assert sorted(await check.run(looked_at=("Story", "Cards"))) == sorted(everything[1:])
+
+
+async def test_a_finding_in_a_file_that_was_not_read_stays_open(check: Check) -> None:
+    """A run closes no issue about a file, or a folder, that its tool could not read."""
+    await check.run(
+        "Story/a.md: one", "Story/b.md+Story/a.md: two", "Story/x/c.md: three", "Story: four", "Story/d.md: 5"
+    )
+
+    assert await check.run(left_out=("Story/a.md", "Story/x")) == ["Story/d.md: 5"]
 
 
 async def test_a_run_closes_no_issues_of_others(check: Check) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from app import errors
+from app.tools.scanning import Limits
 from app.tools.story.consistency_checker import ConsistencyChecker
 from tests.unit.tools import stories
 
@@ -191,3 +194,46 @@ def test_more_text_than_a_tool_reads_is_refused(tmp_path):
     with pytest.raises(errors.ToolFailed) as caught:
         stories.run(TOOL, stories.write(tmp_path, files), scene_paths=["Story"])
     assert caught.value.code == "too_much_text"
+
+
+GREY, GREEN = "He met Kael. Kael's grey eyes closed.", "She met Kael. Kael's green eyes closed."
+
+
+def test_pictures_beside_the_scenes_do_not_hide_them(tmp_path):
+    """Pictures in the folder do not use up the limits of a scan, whatever their size."""
+    pictures = {f"Story/{number}.png": "x" * size for number, size in enumerate((90, 90, 200, 200))}
+    files = {"Story/scene-1.md": GREY, "Story/scene-2.md": GREEN, **pictures}
+    workspace = stories.write(tmp_path, files, Limits(file_bytes=100, scan_bytes=150, scan_files=3))
+
+    assert stories.payload(TOOL, workspace, scene_paths=["Story"])["conflict_count"] == 1
+
+
+@pytest.mark.parametrize("limits", [Limits(scan_files=1), Limits(scan_bytes=20), Limits(scan_entries=1)])
+def test_a_folder_beyond_the_limits_is_refused(tmp_path, limits):
+    """A folder of which a scan lists only a part fails the tool; a part would look like all of it."""
+    workspace = stories.write(tmp_path, {"Story/1.md": GREY, "Story/2.md": GREEN}, limits)
+
+    with pytest.raises(errors.ToolFailed) as caught:
+        stories.run(TOOL, workspace, scene_paths=["Story"])
+    assert caught.value.code == "too_much_text"
+
+
+def test_what_was_not_read_is_named(tmp_path):
+    """Summary, report and payload name the files that a folder contains and that could not be read."""
+    files = {"Story/1.md": GREY, "Story/2.md": GREEN.encode("utf-16"), "Cards/large.md": "x" * (1024 * 1024 + 1)}
+    output = stories.run(TOOL, stories.write(tmp_path, files), scene_paths=["Story"], canon_paths=["Cards"])
+
+    assert output.payload["left_out"] == ["Story/2.md", "Cards/large.md"]
+    assert "; 2 not read: 2.md, large.md" in output.summary
+    assert "Story/2.md, Cards/large.md" in output.payload["report"].splitlines()[0]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
+def test_a_folder_that_may_not_be_read_is_named(tmp_path):
+    """A folder without permission is left out and named, like a file."""
+    workspace = stories.write(tmp_path, {"Story/1.md": GREY, "Story/part/2.md": GREEN})
+    (tmp_path / "Story" / "part").chmod(0)
+    try:
+        assert stories.payload(TOOL, workspace, scene_paths=["Story"])["left_out"] == ["Story/part"]
+    finally:
+        (tmp_path / "Story" / "part").chmod(0o700)

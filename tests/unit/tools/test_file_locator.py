@@ -168,6 +168,16 @@ def test_a_scan_beyond_the_limits_is_truncated(tmp_path):
     assert (payload["truncated"], payload["scanned_files"], len(payload["matches"])) == (True, 4, 4)
 
 
+def test_pictures_are_not_part_of_the_story(tmp_path):
+    """Pictures neither use up the limits nor count as scenes, whatever their folder and size."""
+    pictures = {f"Scenes/{number:02}.png": "x" * size for number, size in enumerate((40, 40, 90))}
+    workspace = stories.write(tmp_path, {**pictures, "Scenes/SCN-02.md": "Rain."}, Limits(file_bytes=50, scan_bytes=60))
+    output = stories.run(TOOL, workspace, search_criteria="scene 2")
+
+    assert output.payload["scene"]["paths"] == output.payload["scene_paths"] == ["Scenes/SCN-02.md"]
+    assert output.summary.endswith("; the project has more files than were read")
+
+
 def test_an_empty_project_has_no_matches(tmp_path):
     """A search in an empty project has no matches."""
     payload = stories.payload(TOOL, stories.write(tmp_path, {}), search_criteria="tower")

@@ -84,11 +84,15 @@ class Comparison:
             "unread": self.unread[:_PATHS],
         }
 
-    def summary(self, conflicts: int) -> str:
-        """Return `0 conflicts in 14 comparisons of 24 facts; 2 scenes without readable facts: a.md, b.md`."""
+    def summary(self, conflicts: int, remark: str = "") -> str:
+        """Return `0 conflicts in 14 comparisons of 24 facts; 2 scenes without readable facts: a.md, b.md`.
+
+        Args:
+            remark: What was not compared.
+        """
         counted = findings.counted
         spoken = f"{counted(conflicts, 'conflict')} in {counted(self.comparisons, 'comparison')} of "
-        spoken += counted(len(self.facts), "fact")
+        spoken += counted(len(self.facts), "fact") + remark
         on_cards = {card.path for card in self.cards}
         for noun, is_card in (("card", True), ("scene", False)):
             paths = [path.rsplit("/", 1)[-1] for path in self.unread if (path in on_cards) is is_card]
