@@ -299,4 +299,15 @@ INNOCENT: list[tuple[str, str, str, list[str]]] = [
     ("name_spelling", "was called", "", ["Edyth Pargeter was Edith until she was seventeen. Nobody but Edyth Pargeter minded."]),
     ("name_spelling", "address", "", ["\"Are you Miss Fiss?\" he asked. Miss Vane said that Miss Fiss was out."]),
     ("distance_travel", "explained", "# Harrowby\n\n- Kind: place\n- Distance: twelve miles from Corran, a league being three\n", ["It is twelve miles from Corran to Harrowby."]),
+    # What belongs to a person is not the person.
+    ("age", "of a house", EDDA, ["Edda's house was ninety years old, and the stairs told everybody so."]),
+    ("age", "of a child", EDDA, ["Edda's daughter was nine years old.", "Edda and her daughter, nine years old by then, came in."]),
+    ("age", "of a drink", EDDA, ["Edda poured herself the twenty-year-old brandy and said nothing."]),
+    ("age", "felt", EDDA, ["Edda felt eighty years old on those stairs."]),
+    ("appearance", "bruise", EDDA, ["Edda had a black eye from the fair, and she told nobody why."]),
+    ("appearance", "photograph", EDDA, ["In the photograph Edda's eyes were brown.", "In the portrait Edda's hair was black."]),
+    ("side", "of a horse", "# Edda Marsh\n\n- Pronouns: she\n- Scar: left cheek\n", ["Edda's horse had a scar on the right cheek."]),
+    ("place_side", "seen from", "# The Mill\n\nKind: place\n\nThe mill stands on the east bank of the Wend.\n", ["They saw the mill from the west bank.", "They walked from the mill to the west bank of the Wend."]),
+    ("place_side", "another mill", "# The Mill\n\nKind: place\n\nThe mill stands on the east bank of the Wend.\n", ["The paper mill stood on the west bank."]),
+    ("death", "on the stage", "", ["In the play Edda Marsh died in the last act.", "Edda Marsh took off her crown and said good night."]),
 ]  # fmt: skip

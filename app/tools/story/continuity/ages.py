@@ -82,7 +82,11 @@ def _whose(passage: Passage, match: re.Match[str]) -> tuple[int, bool]:
     following = _P.following.match(passage.text, match.end())
     if following and ("@" not in passage.text[: match.start()] or "old" in match[0]):
         return person(following, 1)
-    return passage.bearer(match.start(), match.end())
+    # A house, or an unnamed child, has an age of its own.
+    is_other = _P.belongings.search(passage.text[: match.start()]) or (
+        "-" in match[0] and _P.thing.match(passage.text, match.end())
+    )
+    return (0, False) if is_other else passage.bearer(match.start(), match.end())
 
 
 def _limited(passage: Passage) -> Iterator[Fact]:

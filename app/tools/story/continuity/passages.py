@@ -136,7 +136,9 @@ class Passage:
                 near = _P.described.match(stretch, nearest.end()) and not _P.about.search(stretch[: nearest.start()])
                 return person_of((nearest if near or _P.appositive.match(stretch, nearest.end()) else named[0])[0])
             if people:
-                return person_of(people[-1][0])
+                # A horse has scars of its own.
+                other = _P.belonging.match(stretch, people[-1].start())
+                return (0, False) if other else person_of(people[-1][0])
         return self.subject, self.is_card and bool(self.subject)
 
 

@@ -70,7 +70,9 @@ def _placed(passage: Passage, match: re.Match[str]) -> Iterator[Fact]:
         if _BANKS.predicate.search(before[: found.start()]):
             continue
         stands = not moved and _BANKS.standing.search(gap) and _BANKS.between.match(gap)
-        if stands or _BANKS.adjacent.match(gap):
+        # What is seen from a bank, or left for it, does not stand there.
+        is_left = _BANKS.apart.search(gap) or (moved and re.search(r"\bto\b", gap))
+        if stands or (_BANKS.adjacent.match(gap) and not is_left):
             yield from _side(passage, found["np"], match)
             return
     after_phrases = _phrases_after(passage, after)
