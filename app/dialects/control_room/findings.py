@@ -68,9 +68,11 @@ async def close_gone(ctx: ports.Context, values: refs.Values, opened: Sequence[r
         return
     reference = refs.read(wanted["$ref"])
     looked_at = values.looked_at(reference.root)
+    if not looked_at:
+        return
     whole = await values.content(reference.root)
     # A list that was cut off may omit findings that still exist.
-    if not looked_at or (isinstance(whole, dict) and whole.get("truncated") is True):
+    if isinstance(whole, dict) and whole.get("truncated") is True:
         return
     found = tuple(record.output["issue_id"] for record in opened if isinstance(record.output, dict))
     left_out = whole.get("left_out", ()) if isinstance(whole, dict) else ()

@@ -99,6 +99,17 @@ async def test_files_that_the_tool_could_not_read_are_named() -> None:
     assert pipeline.asked("findings.close").left_out == ("Story/latin.md",)
 
 
+async def test_findings_in_an_argument_are_opened_and_close_none() -> None:
+    """A list that the run was given becomes issues; no tool has looked for it, so none is closed."""
+    pipeline = bench.Pipeline(
+        bench.recipe(args_schema={"properties": {"known": {}}}, findings={"$ref": "task.args.known"}),
+        args={"known": [SLIP]},
+    )
+
+    assert await pipeline.run() is RunState.DONE
+    assert pipeline.disk.recorded()[-1] == "finding[0]"
+
+
 async def test_both_sides_of_a_contradiction_are_files_of_it() -> None:
     """Each file that a finding names at any depth must be examined again before the finding is regarded as gone."""
     pipeline = _pipeline(SLIP | {"values": [{"path": "b.md"}, {"places": [{"path": "Cards/c.md"}]}]})
