@@ -168,7 +168,7 @@ def decide(recipe: plain.Object, state: State, outcome: str, guardrails: Guardra
         return Halt(
             reason="max-restarts",
             code="max_restarts",
-            message=f"the run has restarted {state.restarts} times, which is its limit",
+            message=f"the run has restarted {printable.counted(state.restarts, 'time')}, which is its limit",
             limit=guardrails.max_restarts,
         )
     return Restart(recipe_id=transition["recipeId"])
