@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from app.tools.story import documents, scenes
 from app.tools.story.consistency_checker import ConsistencyChecker
-from app.tools.story.continuity import comparison, language
+from app.tools.story.continuity import cards, comparison, language
 from tests.corpus import scoring
 from tests.examples import examples
 from tests.unit.tools import contradictions, stories
@@ -84,6 +84,19 @@ def test_comparisons_grow_with_the_text_and_not_with_its_square():
         spent.append(time.process_time() - started)
 
     assert spent[1] < 10 * spent[0] + 0.5
+
+
+def test_a_long_line_of_a_card_costs_no_more_than_its_length():
+    """A card whose line is five times as long takes less than twelve times the processor time."""
+    spent = []
+    # The first card compiles the expressions. Longer lines than the last one are read in parts.
+    for size in (10, 1_990, 9_950):
+        card = documents.parse("word " * (size // 5), path="card.md")
+        started = time.process_time()
+        cards.read(card, set())
+        spent.append(time.process_time() - started)
+
+    assert spent[2] < 12 * spent[1] + 0.05
 
 
 def test_every_expression_and_every_list_of_words_is_used_and_compiles():

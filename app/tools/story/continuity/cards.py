@@ -304,7 +304,7 @@ def _pronoun(text: str, lines: Sequence[Line]) -> str | None:
             value = re.split(r"[,;.]", line.text.partition(" : ")[2] or line.text)
             for part in (part.replace("-in-law", "") for part in value):
                 bare = re.sub(r"\b(?:of|to) .*|\w+['’]s? ", "", part.lower()).split()[:4]
-                kin = re.sub(r".*['’]s ", "", part.lower()).split()[:3]
+                kin = re.sub(r"^.*['’]s ", "", part.lower()).split()[:3]
                 for word in [*bare, *kin] if line.field else kin[-1:] if "'" in part or "’" in part else bare:
                     if word in language.words("female_words") | {"female"} or re.search(r"[trd]ress$|stress$", word):
                         return "she"
