@@ -112,6 +112,16 @@ def test_replies_and_reason_are_printed(project: Project):
     assert free.stdout.splitlines()[-1] == "changes-committed"
 
 
+def test_a_run_that_kept_half_a_reply_says_so(project: Project):
+    """If a cut-off reply was kept, stderr names its step; code and reason are those of the exit."""
+    project.recipe(recipe_harness.with_step("review", on_cut_off="keep"))
+    project.script(recipe_harness.STRAIGHT | {"review": {"text": says("no-issues", "Half a"), "finish": "length"}})
+    told = agent_recipes("small", *SAID, project=project)
+
+    assert told.stdout.splitlines()[-1] == "changes-committed"
+    assert told.stderr == "agent-recipes: done in part (cut off: review)\n"
+
+
 def test_verbose_output_has_a_fixed_form(project: Project):
     """`--verbose` prints steps, prompts, outcomes and transitions on stderr in a fixed form; stdout is unchanged."""
     project.script(LOOP)

@@ -89,6 +89,8 @@ def _report_end(detail: JsonObject, project: projects.Project, output: OutputOpt
     _report_cost(detail, output)
     if detail.get("error"):
         terminal.warn(f"agent-recipes: {formats.error(detail['error'])}")
+    if short := formats.partial(detail.get("ending")):
+        terminal.warn(f"agent-recipes: done {short}")
     _suggest_next(detail, project)
 
 
