@@ -47,6 +47,11 @@ def read_all(workspace: Workspace, paths: Sequence[str], left_out: list[str]) ->
     return found
 
 
+def is_text(path: str) -> bool:
+    """Return whether a file can be a scene, an outline or a card, by the ending of its name."""
+    return PurePosixPath(path).suffix.lower() in _TEXT_SUFFIXES
+
+
 def remark(left_out: Sequence[str]) -> str:
     """Return `; 2 not read: a.md, b.md` for a summary; empty if everything was read."""
     names = [path.rpartition("/")[2] for path in dict.fromkeys(left_out)]
@@ -59,16 +64,12 @@ def warning(left_out: Sequence[str]) -> list[str]:
     return [bounds.clipped(f"Not read (not UTF-8 text, too large, or not permitted): {named}", 400)] if named else []
 
 
-def _is_text(name: str) -> bool:
-    return PurePosixPath(name).suffix.lower() in _TEXT_SUFFIXES
-
-
 def _expanded(workspace: Workspace, paths: Iterable[str], left_out: list[str]) -> dict[str, bool]:
     found: dict[str, bool] = {}
     for path in paths:
         plain_path = "/".join(confinement.components(path))
         if workspace.kind(plain_path) == "folder":
-            scan = workspace.scan(plain_path, _is_text)
+            scan = workspace.scan(plain_path, is_text)
             if scan.truncated:
                 # An incomplete list would look like a complete one.
                 raise failures.too_many_entries(path, MAX_FILES, workspace.limits.scan_entries)

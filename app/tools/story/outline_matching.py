@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from app import errors
 from app.domain import plain
 from app.tools import bounds
-from app.tools.story import documents, matching, scene_matching, scene_numbers, scenes
+from app.tools.story import documents, folders, matching, scene_matching, scene_numbers, scenes
 from app.tools.story.outlines import Outline, PlannedScene
 from app.tools.story.scene_matching import Catalog, Choice, Clue, Target
 from app.tools.workspace import Workspace
@@ -113,7 +113,7 @@ def _count_anew(workspace: Workspace, path: str) -> bool:
     if top and workspace.kind(top) != "folder":
         return False
     counted: dict[tuple[int, str], set[tuple[tuple[str, int], ...]]] = {}
-    for path_of_other in [path, *(file.path for file in workspace.scan(top).files)]:
+    for path_of_other in [path, *(file.path for file in workspace.scan(top, folders.is_text).files)]:
         number = scene_numbers.of_path(path_of_other).number
         if number is not None and number.within:
             counted.setdefault((number.number, number.letter), set()).add(number.within)

@@ -9,15 +9,12 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from app import errors
-from app.tools.story import canon, documents, outline_fields, scene_numbers
+from app.tools.story import canon, documents, folders, outline_fields, scene_numbers
 from app.tools.story.documents import Document
 from app.tools.workspace import Workspace
 
 Category = Literal["scene", "outline", "canon", "other"]  # The role of a file in the story.
 CATEGORIES: tuple[Category, ...] = ("scene", "outline", "canon", "other")  # All roles.
-
-TEXT_SUFFIXES = frozenset({".md", ".markdown", ".txt", ".text"})
-"""Endings of files that can be scenes, outlines and cards."""
 
 _OUTLINE_WORDS = frozenset({"outline", "outlines"})
 _PLAN_WORDS = frozenset({"plot", "plan", "beats", "beat", "structure", "synopsis", "treatment", "breakdown", "scenes"})
@@ -51,7 +48,7 @@ class StoryFile:
 def read_all(workspace: Workspace, folder: str = "") -> tuple[list[StoryFile], bool]:
     """Read the text files below a folder, large ones by name only; return whether a limit ended the scan."""
     # Two scans, so that pictures and data do not use up the limits before the texts are found.
-    scans = [workspace.scan(folder, _is_text), workspace.scan(folder, lambda name: not _is_text(name))]
+    scans = [workspace.scan(folder, folders.is_text), workspace.scan(folder, lambda name: not folders.is_text(name))]
     read = (_read(workspace, file.path) for scan in scans for file in scan.files)
     found = [document for document in read if document is not None]
     files = [StoryFile(category=category_of(document), document=document) for document in found]
@@ -61,10 +58,10 @@ def read_all(workspace: Workspace, folder: str = "") -> tuple[list[StoryFile], b
 def category_of(document: Document) -> Category:
     """Return the role of a file: from its front matter, otherwise from its name, its folder, or its content."""
     path = PurePosixPath(document.path)
-    if not _is_text(document.path):
+    if not folders.is_text(document.path):
         return "other"
     kind = (document.scalar("kind", "type") or "").lower()
-    folders = [_words(part) for part in path.parts[:-1]]
+    above = [_words(part) for part in path.parts[:-1]]
     words, named = _words(path.stem), scene_numbers.of_path(document.path)
     if kind == "outline" or words & _OUTLINE_WORDS:
         return "outline"
@@ -73,7 +70,7 @@ def category_of(document: Document) -> Category:
     if (kind and canon.kind_of(document)) or _RUN_ID.fullmatch(path.stem):
         return "canon" if kind else "other"
     # The innermost folder with a known name decides.
-    place = next((found for part in reversed(folders) if (found := _place(part))), None)
+    place = next((found for part in reversed(above) if (found := _place(part))), None)
     if place is None and canon.kind_of(document):
         return "canon"
     if place == "scene" or (place is None and _is_scene(document, named, words)):
@@ -97,8 +94,8 @@ def outlines(files: Iterable[StoryFile]) -> list[StoryFile]:
 
 def covering(files: Sequence[StoryFile], category: Category) -> list[str]:
     """Return paths that cover all files of a category; a folder replaces its files if it contains no other texts."""
-    wanted = {file.path for file in files if file.category == category and _is_text(file.path)}
-    others = {file.path for file in files if file.path not in wanted and _is_text(file.path)}
+    wanted = {file.path for file in files if file.category == category and folders.is_text(file.path)}
+    others = {file.path for file in files if file.path not in wanted and folders.is_text(file.path)}
     impure = {str(folder) for path in others for folder in PurePosixPath(path).parents}
     found: dict[str, None] = {}
     for path in sorted(wanted):
@@ -111,11 +108,7 @@ def _read(workspace: Workspace, path: str) -> Document | None:
     try:
         return documents.read(workspace, path)
     except errors.ToolFailed as failure:
-        return documents.parse("", path=path) if failure.code == "file_too_large" and _is_text(path) else None
-
-
-def _is_text(path: str) -> bool:
-    return PurePosixPath(path).suffix.lower() in TEXT_SUFFIXES
+        return documents.parse("", path=path) if failure.code == "file_too_large" and folders.is_text(path) else None
 
 
 def _words(name: str) -> frozenset[str]:
@@ -131,7 +124,7 @@ def _place(words: frozenset[str]) -> Literal["scene", "canon", "other"] | None:
 
 
 def _is_scene(document: Document, named: scene_numbers.Named, words: frozenset[str]) -> bool:
-    if not _is_text(document.path):
+    if not folders.is_text(document.path):
         return False
     if document.scalar("scene", "scene_number", "pov", "point_of_view"):
         return True

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from app import errors
 from app.tools import bounds
-from app.tools.story import matching, outline_matching, outlines, scene_matching, scene_numbers, story_files
+from app.tools.story import folders, matching, outline_matching, outlines, scene_matching, scene_numbers, story_files
 from app.tools.story.outlines import Outline, PlannedScene
 from app.tools.story.scene_matching import Catalog, Clue, Target
 from app.tools.story.scene_numbers import SceneNumber
@@ -164,7 +164,7 @@ class Story:
 
 def _is_titled(file: StoryFile, titles: set[tuple[str, ...]]) -> bool:
     path = PurePosixPath(file.path)
-    possible = file.category == "other" and path.suffix.lower() in story_files.TEXT_SUFFIXES and len(path.parts) == 1
+    possible = file.category == "other" and folders.is_text(file.path) and len(path.parts) == 1
     return possible and tuple(matching.tokens(scene_numbers.of_path(file.path).title)) in titles
 
 
@@ -251,5 +251,5 @@ def _slug(title: str) -> str:
 
 def folder_of(names: Sequence[str]) -> str | None:
     """Return the folder that contains most files."""
-    folders = Counter(str(PurePosixPath(name).parent) for name in names)
-    return max(sorted(folders), key=lambda folder: folders[folder], default=None)
+    parents = Counter(str(PurePosixPath(name).parent) for name in names)
+    return max(sorted(parents), key=lambda folder: parents[folder], default=None)

@@ -144,7 +144,7 @@ def test_content_decides_before_the_files_name(tmp_path):
 
 def test_a_number_that_each_chapter_counts_anew_is_none_of_an_outline_without_chapters(tmp_path):
     """`ch03_sc2` is scene 2 of an outline without chapters only if no other chapter of the files has a scene 2."""
-    stories.write(tmp_path, {"s/ch01_sc2.md": "x", "t/ch01_sc11.md": "x"})
+    stories.write(tmp_path, {"s/ch01_sc2.md": "x", "t/ch01_sc11.md": "x", "t/ch01_sc2.png": "x"})
 
     assert refused(tmp_path, SCALES, "s/ch03_sc2.md")[0] == "scene_not_found"
     assert meant(tmp_path, SCALES, "t/ch03_sc2.md") == "Scene 2 “The Scales”"
