@@ -70,6 +70,16 @@ def test_the_summary_counts_comparisons_and_names_unread_cards(tmp_path):
     assert counted == {"fact_count": 2, "comparison_count": 1, "unread_count": 2, "unread": ["canon/x.md", "b.md"]}
 
 
+def test_facts_beyond_the_limit_are_not_passed_over_in_silence(tmp_path, monkeypatch):
+    """If a story has more facts than are compared, the summary says so, and the payload is truncated."""
+    monkeypatch.setattr(comparison, "_FACTS", 1)
+    files = {"Story/1.md": "Edda Marsh had blue eyes.", "Story/2.md": "Edda Marsh had brown eyes."}
+    output = stories.run(TOOL, stories.write(tmp_path, files), scene_paths=["Story"])
+
+    assert output.payload["truncated"]
+    assert "; further facts were not compared" in output.summary
+
+
 def test_comparisons_grow_with_the_text_and_not_with_its_square():
     """Four times the text takes less than ten times the processor time."""
     text = (

@@ -74,6 +74,7 @@ class Comparison:
     cards: list[cards.Card] = field(default_factory=list)  # The cards.
     roster: Roster  # The cast.
     unread: list[str] = field(default_factory=list)  # Paths of cards and scenes in which no fact was found.
+    is_cut: bool = False  # Whether there are more facts than are compared.
 
     def counts(self) -> dict[str, plain.Json]:
         """Return the counts that payloads contain."""
@@ -82,6 +83,7 @@ class Comparison:
             "comparison_count": self.comparisons,
             "unread_count": len(self.unread),
             "unread": self.unread[:_PATHS],
+            "truncated": self.is_cut,
         }
 
     def summary(self, conflicts: int, remark: str = "") -> str:
@@ -92,7 +94,9 @@ class Comparison:
         """
         counted = findings.counted
         spoken = f"{counted(conflicts, 'conflict')} in {counted(self.comparisons, 'comparison')} of "
-        spoken += counted(len(self.facts), "fact") + remark
+        spoken += (
+            counted(len(self.facts), "fact") + remark + ("; further facts were not compared" if self.is_cut else "")
+        )
         on_cards = {card.path for card in self.cards}
         for noun, is_card in (("card", True), ("scene", False)):
             paths = [path.rsplit("/", 1)[-1] for path in self.unread if (path in on_cards) is is_card]
@@ -120,6 +124,7 @@ def compare(narrated: Sequence[Scene], canon: Sequence[documents.Document]) -> C
         if len(result.facts) < _FACTS:
             read = (stated for rules in _READERS for stated in rules.read(passage))
             result.facts += {(stated.attribute, stated.key, stated.value): stated for stated in read}.values()
+    result.is_cut = len(result.facts) >= _FACTS
     result.facts = _firm(result.facts)
     _contradict(result, passages)
     paths_read = {stated.passage.path for stated in result.facts}
