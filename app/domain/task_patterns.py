@@ -40,7 +40,8 @@ class Pattern:
             occurs = self.source.casefold() in text.casefold()
             return Match(length=len(self.source), parts={}) if occurs else None
         found = self.expression.search(text)
-        if found is None:
+        # A match without characters, such as a word boundary, would route every task.
+        if found is None or not found.group():
             return None
         parts = {name: part for name, part in found.groupdict().items() if part is not None}
         return Match(length=found.end() - found.start(), parts=parts)

@@ -32,9 +32,12 @@ def test_a_pattern_that_occurs(pattern, text, length, parts):
     assert (match.length, dict(match.parts)) == (length, parts)
 
 
-@pytest.mark.parametrize(("pattern", "text"), [("draft scene", "draft a scene"), ("a.c", "abc"), ("/^a/", "ba")])
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [("draft scene", "draft a scene"), ("a.c", "abc"), ("/^a/", "ba"), (r"/\b/", "draft"), (r"/\bx*/", "draft")],
+)
 def test_a_pattern_that_does_not_occur(pattern, text):
-    """A phrase is taken literally."""
+    """A phrase is taken literally, and an expression must match at least one character."""
     assert task_patterns.read(pattern).match(text) is None
 
 
