@@ -310,4 +310,8 @@ INNOCENT: list[tuple[str, str, str, list[str]]] = [
     ("place_side", "seen from", "# The Mill\n\nKind: place\n\nThe mill stands on the east bank of the Wend.\n", ["They saw the mill from the west bank.", "They walked from the mill to the west bank of the Wend."]),
     ("place_side", "another mill", "# The Mill\n\nKind: place\n\nThe mill stands on the east bank of the Wend.\n", ["The paper mill stood on the west bank."]),
     ("death", "on the stage", "", ["In the play Edda Marsh died in the last act.", "Edda Marsh took off her crown and said good night."]),
+    ("appearance", "of a brother", EDDA, ["Edda's brother had brown eyes.", "Edda's little boy had black hair."]),
+    ("appearance", "of a doll", EDDA, ["Edda carved a doll; its eyes were brown."]),
+    ("appearance", "of a portrait", EDDA, ["Edda stared at the brown eyes of the portrait."]),
+    ("appearance", "temples", EDDA, ["Edda's hair was grey at the temples."]),
 ]  # fmt: skip

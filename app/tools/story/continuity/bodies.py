@@ -29,7 +29,8 @@ def _is_own(passage: Passage, match: re.Match[str]) -> bool:
     owner = _LOOKS.owner.search(before)
     if _LOOKS.inherited.search(before):
         return True
-    return not (owner and "@" not in owner[1]) and not _LOOKS.no_look.search(before)
+    is_of_a_thing = _LOOKS.of_a_thing.match(passage.text, match.end()) or before.endswith("its ")
+    return not (owner and "@" not in owner[1]) and not _LOOKS.no_look.search(before) and not is_of_a_thing
 
 
 def _is_lasting(passage: Passage, match: re.Match[str]) -> bool:

@@ -118,6 +118,8 @@ class Passage:
         own = _P.own.search(text, max(start - _OWNER_REACH, 0), start)
         heir = _P.heir.search(self.clause(start)) if own or text[:start].endswith("'s ") else None
         follows = _P.following.match(text, end) if _P.adjective.search(text, 0, end) else None
+        if own and not heir and not follows and _P.belonging.match(text, own.start()):
+            return 0, False
         found = heir or follows or own or _P.of.match(text, end)
         if not found and ("@~" in text[:start] or "@?" in text[:start]):
             found = _P.dislocated.match(text, end)
