@@ -93,9 +93,12 @@ def _misspelt(scene: Scene | None, result: comparison.Comparison) -> Iterator[Fi
 
 
 def _conflict(entry: comparison.Contradiction) -> Finding:
+    from app.tools.story.continuity import deaths
+
     one, other = entry.one, entry.other
     is_canon = other.passage.is_card
-    severity: findings.Severity = "error" if other.is_sure and not other.passage.is_spoken else "warning"
+    is_sure = other.is_sure and not other.passage.is_spoken and not deaths.may_precede(one, other)
+    severity: findings.Severity = "error" if is_sure else "warning"
     return findings.finding(
         "canon" if is_canon else other.attribute,
         severity,

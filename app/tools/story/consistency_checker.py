@@ -10,7 +10,7 @@ from app.engine import ports
 from app.tools import arguments, bounds, findings
 from app.tools.findings import Finding
 from app.tools.story import folders, scenes
-from app.tools.story.continuity import comparison, spellings
+from app.tools.story.continuity import comparison, deaths, spellings
 from app.tools.story.continuity.passages import Fact
 from app.tools.story.scenes import Scene
 from app.tools.workspace import Workspace
@@ -77,7 +77,7 @@ def _contradiction(entry: comparison.Contradiction) -> Finding:
     kind = "dead_speaks" if other.kind == "death" else other.attribute
     return findings.finding(
         kind,
-        "warning" if _is_doubtful(one) or _is_doubtful(other) else "error",
+        "warning" if _is_doubtful(one) or _is_doubtful(other) or deaths.may_precede(one, other) else "error",
         f"{other.subject}: {other.attribute.replace('_', ' ')} is told as {' and '.join(values)}.",
         path=other.passage.path,
         line=other.passage.line,

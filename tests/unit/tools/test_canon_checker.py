@@ -7,6 +7,7 @@ import pytest
 from app import errors
 from app.tools.story import canon, documents
 from app.tools.story.canon_checker import CanonChecker
+from app.tools.story.consistency_checker import ConsistencyChecker
 from tests.unit.tools import stories
 
 TOOL = CanonChecker()
@@ -111,6 +112,21 @@ def test_the_dead_speak_only_before_their_death(tmp_path, died, front_matter, sp
     payload = check(tmp_path, f'---\n{front_matter}\n---\n"Late," said Orrin.', **{"canon/CHAR-orrin.md": card})
 
     assert [conflict["attribute"] for conflict in payload["conflicts"]] == (["status"] if speaks_in_vain else [])
+
+
+def test_a_scene_without_a_date_may_be_before_a_death(tmp_path):
+    """If the card dates a death and the scene has no date, the conflict is a warning, not an error."""
+    card = "---\nname: Ada\nkind: character\ndied: 3 May 1890\n---\n"
+    workspace = stories.write(tmp_path, {"c/ada.md": card, "s.md": "Ada came in and nodded."})
+    payloads = [
+        stories.payload(TOOL, workspace, canon_paths=["c"], scene_path="s.md"),
+        stories.payload(ConsistencyChecker(), workspace, canon_paths=["c"], scene_paths=["s.md"]),
+    ]
+
+    assert [(conflict["severity"], payload["pass"]) for payload in payloads for conflict in payload["conflicts"]] == [
+        ("warning", True),
+        ("warning", True),
+    ]
 
 
 def test_the_living_cannot_be_dead(tmp_path):

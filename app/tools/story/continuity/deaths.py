@@ -144,6 +144,12 @@ def is_alive_after(one: Fact, other: Fact) -> bool:
     return is_card or is_later
 
 
+def may_precede(death: Fact, seen: Fact) -> bool:
+    """Return whether a scene may be before the dated death on a card, because the scene has no date."""
+    is_on_card = death.attribute == "status" and death.passage.is_card
+    return is_on_card and isinstance(death.data[1], dates.StoryDate) and seen.passage.date is None
+
+
 def is_dated(fact: Fact) -> bool:
     """Return whether a death has a date, or is narrated by a scene."""
     return not fact.passage.is_card or fact.data[1] is not None
