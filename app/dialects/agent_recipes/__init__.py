@@ -136,7 +136,7 @@ def _problem_of(target_id: str, registry: library.Library) -> tuple[str, str] | 
     if target is None:
         own = (name for name, known in registry.recipes.items() if known.dialect == parse.DIALECT)
         near = json_schemas.nearest(target_id, own)
-        return "unknown_recipe", f"there is no recipe {target_id!r:.80}{near}"
+        return "unknown_recipe", f"there is no valid recipe {target_id!r:.80}{near}"
     if target.dialect != parse.DIALECT:
         return "wrong_dialect", f"{target_id} is a recipe of the dialect {target.dialect}"
     return None

@@ -56,7 +56,7 @@ def test_a_restart_that_leads_nowhere_is_a_fault():
     foreign = library.Recipe(recipe_id="two", dialect="control_room", label="", document={}, args_schema={})
 
     assert _check(_leading_to("one", "tow"), parsed(recipe(id="two"))) == [
-        (TARGET_AT, "unknown_recipe", "there is no recipe 'tow'; did you mean two?")
+        (TARGET_AT, "unknown_recipe", "there is no valid recipe 'tow'; did you mean two?")
     ]
     assert _check(_leading_to("one", "two"), foreign) == [
         (TARGET_AT, "wrong_dialect", "two is a recipe of the dialect control_room")
