@@ -430,7 +430,9 @@ def test_old_runs_are_removed_and_unfinished_ones_stay(workspace: Workspace):
     orchestrate("run", FLOW, workspace=workspace)
     gone = latest(workspace).name
     young = orchestrate("clean", "--older-than", "999999w", workspace=workspace)
-    indexes = [index.unlink() for index in workspace.runs.parent.glob("index.db*")]
+    indexes = list(workspace.runs.parent.glob("index.db*"))
+    for index in indexes:
+        index.unlink()
     shown = orchestrate("clean", "--older-than", "0s", "--dry-run", "--json", workspace=workspace)
     there = workspace.run_ids()
     assert indexes

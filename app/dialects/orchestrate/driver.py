@@ -125,7 +125,9 @@ class _Workflow:
     def _follow_loop(self, frame: frames.Frame, step: plain.Object, *, failed: bool) -> str | None:
         # A failure inside was already reported there; the loop's own handlers may still lead to another step.
         target = frames.continuation(step, int(failed), strict_flow=False).target
-        frame.failed = frame.failed or (failed and target is None)
+        is_late = self._ctx.run.driver_version >= step_flow.CURRENT_VERSION
+        handled = target is not None if is_late else "failure" in step.get("on", {})
+        frame.failed = frame.failed or (failed and not handled)
         frame.exit_code = int(failed)
         return target
 

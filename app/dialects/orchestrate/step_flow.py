@@ -13,7 +13,9 @@ from app.domain import file_operations, operations, plain, records
 from app.engine import ports
 
 CURRENT_VERSION = 3
-"""First version of the driver in which calls of providers count as calls of agents."""
+"""First version of the driver in which calls of providers count as calls of agents, and `on.always` of a loop handles
+its failure.
+"""
 SECOND_VERSION = 2
 """First version of the driver in which parameters are merged within objects, names in patterns may contain wildcards,
 waits and leftover processes are reported, and loops refuse lists that were cut off.

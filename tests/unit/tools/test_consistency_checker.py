@@ -220,7 +220,11 @@ def test_a_folder_beyond_the_limits_is_refused(tmp_path, limits):
 
 def test_what_was_not_read_is_named(tmp_path):
     """Summary, report and payload name the files that a folder contains and that could not be read."""
-    files = {"Story/1.md": GREY, "Story/2.md": GREEN.encode("utf-16"), "Cards/large.md": "x" * (1024 * 1024 + 1)}
+    files: dict[str, str | bytes] = {
+        "Story/1.md": GREY,
+        "Story/2.md": GREEN.encode("utf-16"),
+        "Cards/large.md": "x" * (1024 * 1024 + 1),
+    }
     output = stories.run(TOOL, stories.write(tmp_path, files), scene_paths=["Story"], canon_paths=["Cards"])
 
     assert output.payload["left_out"] == ["Story/2.md", "Cards/large.md"]

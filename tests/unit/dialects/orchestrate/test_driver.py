@@ -361,12 +361,19 @@ async def test_a_failure_that_is_caught_is_a_success():
 
 
 @pytest.mark.parametrize(
-    ("on", "folder"), [({}, "bad"), ({"failure": goto("T")}, "ok/0"), ({"always": goto("T")}, "ok/0")]
+    ("on", "version", "folder"),
+    [
+        ({}, 3, "bad"),
+        ({"failure": goto("T")}, 3, "ok/0"),
+        ({"always": goto("T")}, 3, "ok/0"),
+        ({"always": goto("T")}, 2, "bad"),
+    ],
 )
-async def test_a_loop_inside_an_item_fails_it_unless_a_jump_follows(on, folder):
+async def test_a_loop_inside_an_item_fails_it_unless_a_jump_follows(on, version, folder):
     """A failed loop fails the item around it, unless `on.failure` or `on.always` of the loop leads to a next step."""
     inner = {**loop("In", step("S"), items=["x"]), **({"on": on} if on else {})}
-    play = Play(loop("Q", inner, step("T"), items=["in/a"], on_item_complete=MOVES), strict_flow=False)
+    queued = loop("Q", inner, step("T"), items=["in/a"], on_item_complete=MOVES)
+    play = Play(queued, strict_flow=False, driver_version=version)
     play.stub.files = {"in/a": ""}
     play.stub.results["Q[0].In[0].S"] = [1]
 
