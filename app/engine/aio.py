@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -143,6 +144,15 @@ async def end(*tasks: asyncio.Future[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def finished(task: asyncio.Future[Any]) -> None:
+    """Wait until a task has ended, also through cancellations of the caller, which are dropped."""
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+    if not task.cancelled():
+        task.exception()  # Python warns about exceptions that are never retrieved.
 
 
 def failure(task: asyncio.Future[Any] | None) -> BaseException | None:

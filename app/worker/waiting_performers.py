@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from app import clock, errors
 from app.domain import operations, records, states
-from app.engine import child_results, ports, stores
+from app.engine import aio, child_results, ports, stores
 
 StartChild = Callable[[ports.Call], Awaitable[str]]
 """Starts the run that a `ChildRun` requests, or finds it by a key made of parent and step, and returns its id."""
@@ -55,12 +55,17 @@ class ChildRuns:
 
     async def perform(self, call: ports.Call) -> records.Result:
         """Start the child, or find it after a restart, and wait for its end."""
+        starting = asyncio.ensure_future(self._begin(call))
         try:
-            child = await self._start(call)
+            child = await asyncio.shield(starting)
         except errors.ControlRoomError as error:
             # E.g. the child's recipe does not exist: the error of the child becomes that of the step.
             return child_results.failed(error.code, error.message, None)
-        self._begun.setdefault(call.run.run_id, set()).add(child)
+        except asyncio.CancelledError:
+            # A child that exists but was not queued would wait until the next start of the service; the end of its
+            # parent would not reach one that does not exist yet.
+            await aio.finished(starting)
+            raise
         status = await self._end(call, child)
         if status is None:
             # Otherwise the child would work on for a parent that has continued without it.
@@ -71,6 +76,11 @@ class ChildRuns:
             )
         self._begun.get(call.run.run_id, set()).discard(child)
         return await child_results.result(self._store, self._drivers, child, status)
+
+    async def _begin(self, call: ports.Call) -> str:
+        child = await self._start(call)
+        self._begun.setdefault(call.run.run_id, set()).add(child)
+        return child
 
     async def _end(self, call: ports.Call, child: str) -> states.RunState | None:
         """Wait for a child's end; return None if its time runs out first."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
-from app.domain import states
+from app.domain import runs, states
 from app.engine import stores
+from app.storage import memory_store
+from app.storage.disk import worker_threads
 from tests.unit.worker import failing, pools, toys
 
 Bench = pools.Bench
@@ -188,6 +193,46 @@ async def test_a_child_of_a_failed_parent_is_cancelled() -> None:
     (sub,) = [found for found in await bench.run_ids() if found != run_id]
 
     assert await bench.ended(sub) == [RunState.CANCELLED]
+
+    await bench.close()
+
+
+class LateBirths(memory_store.MemoryStore):
+    """A store that holds back the creation of children, and finishes it even if its caller is cancelled."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self.asked, self.let = asyncio.Event(), asyncio.Event()
+
+    async def create(self, start: runs.RunStart, **how: Any) -> stores.Created:
+        return await worker_threads.uncut(self._late(start, how))
+
+    async def _late(self, start: runs.RunStart, how: dict[str, Any]) -> stores.Created:
+        if start.parent_run_id is not None:
+            self.asked.set()
+            await self.let.wait()
+        return await super().create(start, **how)
+
+
+@pytest.mark.parametrize("order", ["pause", "cancel"])
+async def test_an_order_to_a_parent_that_starts_its_child_leaves_no_run_behind(order: str) -> None:
+    """A child whose folder is being made when its parent is paused is executed; with a cancelled parent it ends."""
+    bench = Bench()
+    store = LateBirths(clock=bench.clock, probes=bench.probes)
+    bench.take_store(store)
+    await bench.open()
+    held = bench.toolbox.hold("one")
+    run_id = await bench.submit(child("sub", *toys.tools("one")))
+    await pools.soon(store.asked.wait())
+    await (bench.pool.pause(run_id) if order == "pause" else bench.pool.cancel(run_id))
+    await pools.idle()
+    store.let.set()
+    await bench.at_rest(run_id)
+    (sub,) = [found for found in await bench.run_ids() if found != run_id]
+    if order == "pause":
+        held.set()
+
+    assert await bench.ended(sub) == [RunState.DONE if order == "pause" else RunState.CANCELLED]
 
     await bench.close()
 
