@@ -59,12 +59,24 @@ class Completion:
         """Pause the run until a person unpauses it; the journal already contains a pause that a person ordered."""
         if parked is None:
             decisions = self._run_log.loaded.decisions
-            return await self._show_pause(decisions.paused, decisions.pause_error)
+            # A pause that was revoked before the run came to its boundary is neither an event nor a state.
+            return (
+                await self._show_pause(decisions.paused, decisions.pause_error) if decisions.paused else RunState.PAUSED
+            )
         error = self._masked(parked.error)
         facts = {**parked.facts, "reason": parked.reason, "error": error}
+        self.note_pause()
         await self._durability.commit(lambda: self._run_log.decide(DecisionKind.PAUSED, facts))
         self._pause_is_shown = True
         return await self._show_pause(parked.reason, error)
+
+    def note_pause(self) -> None:
+        """Write the event of the present pause unless it was written; without a pause, the next one gets its own."""
+        decided, was_shown = self._run_log.loaded.decisions, self._pause_is_shown
+        self._pause_is_shown = decided.paused is not None
+        if self._pause_is_shown and not was_shown:
+            facts = {"reason": decided.paused, "error": decided.pause_error, "author": decided.paused_by}
+            self._run_log.add_event(EventType.RUN_PAUSED, None, facts)
 
     async def park_for_lines(self, missing: MissingLines) -> RunState:
         """Park the run until a person decides what to do about missing journal lines."""
@@ -109,6 +121,8 @@ class Completion:
     async def _end(self, ending: Ending, error: Mapping[str, plain.Json] | None, causes: list[int]) -> RunState:
         self._reach("run.before_ended")
         ending_json = ending.to_json()
+        # A pause that the end has overtaken; otherwise the next opening of the run would add it after the end.
+        self.note_pause()
         facts = {"status": ending.status.value, "causes": causes, "error": error, "ending": ending_json}
         # Of `ended` and `cancel_requested` the first line wins. If a cancel was synced before this line, its caller has
         # been answered already, and the run must not end as done.
@@ -135,6 +149,7 @@ class Completion:
         code = str(error["code"]) if error else None
         self._projection.rest(RunState.PAUSED, reason, error)
         if not self._pause_is_shown:
+            self._pause_is_shown = True
             self._run_log.add_event(
                 EventType.RUN_PAUSED, None, {"reason": reason, "error": error, "author": self._paused_by()}
             )

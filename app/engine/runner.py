@@ -68,7 +68,7 @@ class Runner:
         self._executor = (evicted and evicted.executor) or StepExecutor(start, equipment)
         if evicted is not None:
             self._projection.wake(evicted)
-        self._completion = completion.Completion(log, self._projection, self.durability, equipment)
+        self.completion = completion.Completion(log, self._projection, self.durability, equipment)
         steps = self._projection.steps
         self._steps = OpenSteps(by_key=steps, busy=sum(not step.idle for step in steps.values()))
         self._reports = Reports()
@@ -97,7 +97,7 @@ class Runner:
         except errors.Fault as fault:
             return await self._give_up(fault)
         except errors.JournalCorrupt as error:
-            return await self._completion.declare_corrupt(error)
+            return await self.completion.declare_corrupt(error)
         except Exception as error:  # noqa: BLE001 - one run must not take the others down
             _log.exception("the engine failed", extra={"run_id": self._run_id})
             return await self._give_up(errors.Fault(f"{type(error).__name__}: {error}", code="internal_error"))
@@ -181,9 +181,9 @@ class Runner:
     async def _load(self) -> RunState | None:
         """Begin the execution; return the run's state if there is nothing to execute."""
         if self._at_rest() and not self._steps.by_key:
-            return await self._completion.rest_again()
+            return await self.completion.rest_again()
         if (missing := self._missing()) is not None:
-            return await self._completion.park_for_lines(missing)
+            return await self.completion.park_for_lines(missing)
         await self._write_taken()
         self._attach()
         return None
@@ -346,20 +346,20 @@ class Runner:
         with contextlib.suppress(errors.Fault) if self._stop.cancelled else contextlib.nullcontext():
             await self._record()
         if self._stop.cancelled:
-            return await self._completion.cancel()
+            return await self.completion.cancel()
         if self._scheduler.finished:
-            return await self._completion.end(self._scheduler)
+            return await self.completion.end(self._scheduler)
         if self._stop.halt == "stop":
-            return await self._completion.release()
-        return await self._completion.pause(self._stop.parked)
+            return await self.completion.release()
+        return await self.completion.pause(self._stop.parked)
 
     async def _give_up(self, fault: errors.Fault) -> RunState:
         await self._close_steps()
         if not isinstance(fault, errors.Unreadable):
-            return await self._completion.park(fault)
+            return await self.completion.park(fault)
         if not self._stop.cancelled:
             raise fault
-        return await self._completion.cancel()
+        return await self.completion.cancel()
 
     async def _close_steps(self) -> None:
         # No other runner will attach itself, so steps that wait for one would wait forever.

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from app import clock, errors
@@ -16,6 +16,7 @@ from app.domain.limits import RunLimits
 from app.engine import aio, marking, ports, resuming, run_engine, run_equipment, runner, stores, superseding
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
+from app.worker.capacity import ignored
 
 _NOT_WRITTEN = "it cannot be written down now"
 
@@ -202,7 +203,7 @@ class RunCommands:
         try:
             # A run that a fault parked has no `paused` line to revoke: loading it continues it.
             if log.loaded.decisions.paused is not None or shown is not states.RunState.PAUSED:
-                await self._write_unpause(log, author, shown)
+                await self._write_unpause(log, author, shown, _runner(active_run).completion.note_pause)
             active_run.sent_on = True
         finally:
             self._active.advance(active_run)
@@ -226,14 +227,18 @@ class RunCommands:
             await resuming.queue(log, self._drivers, self._now())
         return self._queue(summary)
 
-    async def _write_unpause(self, log: stores.RunLog, author: Author | None, shown: str) -> None:
+    async def _write_unpause(
+        self, log: stores.RunLog, author: Author | None, shown: str, note_pause: Callable[[], None] = ignored
+    ) -> None:
         decided = log.loaded.decisions
         if decided.paused is None or decided.ended or decided.cancel_requested_at:
             state = shown if decided.ended is None else decided.status
             raise _wrong(log.loaded.start.run_id, state, "unpause", run_engine.cancelling(decided))
         self._reach("pool.before_unpause")
-        facts = authors.facts(author)
-        await _decide(log, decisions.DecisionKind.UNPAUSED, facts)
+        # The pause that this revokes may not have come to its boundary.
+        note_pause()
+        await _decide(log, decisions.DecisionKind.UNPAUSED, authors.facts(author))
+        note_pause()
         self._reach("pool.after_unpause")
 
     # -- limit
