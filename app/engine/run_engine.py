@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -250,6 +251,9 @@ class RunChanges(Protocol):
 
     def change_number(self, run_id: str) -> int:
         """Return a run's present change number."""
+
+    def turn(self, run_id: str) -> AbstractAsyncContextManager[None]:
+        """Hold back the orders of this process on a run during a block."""
 
     async def left(self, run_id: str) -> RunView | None:
         """Wait until a queued or loaded run has left, and return its last view; None if the run was not loaded."""

@@ -345,18 +345,18 @@ class Runs(RunQueries):
             spare_pinned: Whether a pinned run is refused.
 
         Raises:
-            errors.Conflict: `run_pinned`.
-            errors.NotFound, errors.WrongState: the run does not exist, or has not ended.
+            errors.Conflict, errors.NotFound, errors.WrongState: it is pinned, does not exist, or has not ended.
         """
         if clock.is_internal(run_id):
             await self._delete_left(run_id, author)
             return
         run_reader.check_run_id(run_id)
-        status = (await self.reader.moved(run_id)).status
-        if not status.finished:
-            message = f"run {run_id} is {status}; only a finished run is deleted"
-            raise errors.WrongState(message, detail={"run_id": run_id, "status": status.value})
-        await self._delete(run_id, author, spare_pinned)
+        # In turn, so that no other order of this process has the run open, and none changes it after the checks.
+        async with self._engine.turn(run_id):
+            if not (status := (await self.reader.moved(run_id)).status).finished:
+                message = f"run {run_id} is {status}; only a finished run is deleted"
+                raise errors.WrongState(message, detail={"run_id": run_id, "status": status.value})
+            await self._delete(run_id, author, spare_pinned)
         self.reader.forget(run_id)
 
     async def _delete_left(self, run_id: str, author: authors.Author | None) -> None:
@@ -367,8 +367,9 @@ class Runs(RunQueries):
 
     async def _delete(self, run_id: str, author: authors.Author | None, spare_pinned: bool = False) -> None:
         with faults.as_errors():
-            recipe_id = (await self._store.summary(run_id)).recipe_id
-            await self._store.audit.append(author, "run.deleted", run_id, {"recipe_id": recipe_id})
+            row = await self._store.summary(run_id)
+            if not (spare_pinned and row.pinned):
+                await self._store.audit.append(author, "run.deleted", run_id, {"recipe_id": row.recipe_id})
             await self._store.delete(run_id, spare_pinned=spare_pinned)
 
     async def _found(self, run_id: str) -> Started:

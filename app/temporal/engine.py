@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -283,6 +283,9 @@ class TemporalEngine:
 
     async def changed(self, run_id: str, since: int) -> int:
         return await self.follower.differs(run_id, since)
+
+    def turn(self, run_id: str) -> AbstractAsyncContextManager[None]:
+        return nullcontext()  # Leases hold back the orders of all processes.
 
     def change_number(self, run_id: str) -> int:
         return self.follower.number(run_id)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 from app import errors
 from app.domain import authors, operations, records, runs, states, views
@@ -17,7 +18,7 @@ from app.worker import inputs, orphans, recovery, resting, stall_watch
 from app.worker.active_runs import ActiveRuns
 from app.worker.deliveries import Deliveries
 from app.worker.eviction import KEPT_LOADED
-from app.worker.run_commands import RunCommands
+from app.worker.run_commands import LEAVING_SECONDS, RunCommands
 from app.worker.time_limits import TimeLimits
 from app.worker.waiting_performers import ChildRuns, StartChild, Timers
 from app.worker.workspace_reservations import LockWorkspace
@@ -145,7 +146,6 @@ class Pool:
         return self._active.obstacle(run_id)
 
     async def cancel(self, run_id: str, author: authors.Author | None = None) -> states.RunState:
-        """Cancel a run."""
         return await self._commands.cancel(run_id, author)
 
     async def pause(
@@ -243,6 +243,17 @@ class Pool:
     async def changed(self, run_id: str, since: int) -> int:
         """Wait until a run's change number differs from `since`; a stop of the pool changes every number."""
         return await self._active.changes.differs(run_id, since)
+
+    @asynccontextmanager
+    async def turn(self, run_id: str) -> AsyncIterator[None]:
+        for is_last in (False, True):
+            async with self._active.locks.of(run_id):
+                active_run = self._active.active_runs.get(run_id)
+                # A run that has ended needs its turn to leave.
+                if is_last or active_run is None or not self._active.state(run_id).finished:
+                    yield
+                    return
+            await aio.wait_first(asyncio.shield(active_run.left), self._clock.sleep(LEAVING_SECONDS))
 
     def change_number(self, run_id: str) -> int:
         return self._active.changes.number(run_id)

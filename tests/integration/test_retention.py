@@ -197,3 +197,16 @@ def test_a_file_that_is_not_a_policy_is_refused_with_every_place(document: Any, 
         rules.Policy.of(document)
 
     assert [flaw.path for flaw in refused.value.flaws] == places
+
+
+async def test_a_run_is_deleted_once_and_a_pinned_one_is_not_recorded_as_deleted(service: served.Served) -> None:
+    """Orders on one run at a time take turns: the second delete finds no run, and only what happens is recorded."""
+    gone, kept = [(await service.run("quick"))["run_id"] for _ in range(2)]
+    marking = service.http.patch(f"/api/runs/{kept}", json={"pinned": True})
+    answers = await asyncio.gather(*(service.http.delete(f"/api/runs/{gone}") for _ in range(3)), marking)
+    with pytest.raises(errors.Conflict, match="is pinned"):
+        await service.app.state.services.runs.delete(kept, spare_pinned=True)  # type: ignore[union-attr]
+    audit = (await service.http.get("/api/audit?action=run.deleted")).json()
+
+    assert sorted(answer.status_code for answer in answers) == [200, 204, 404, 404]
+    assert [entry["target"] for entry in audit] == [gone]

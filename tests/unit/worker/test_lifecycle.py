@@ -347,3 +347,25 @@ async def test_a_command_succeeds_while_its_run_is_queued(
 
     assert await bench.ended(run_id) == [RunState.DONE]
     assert caplog.messages == []
+
+
+async def test_a_turn_waits_for_a_run_that_has_ended_to_leave(bench: Bench) -> None:
+    """A caller that acts on an ended run finds it closed: the run needs its turn to leave, and would wait for it."""
+    held = bench.toolbox.hold("one")
+    run_id = await bench.submit(*toys.tools("one"))
+    await bench.toolbox.begun("one")
+    active: list[bool] = []
+
+    async def take_turn() -> None:
+        async with bench.pool.turn(run_id):
+            active.append(run_id in bench.pool._active.active_runs)
+
+    ending = bench.probes.count("storage.move.before_row") + 1
+    async with bench.pool._active.locks.of(run_id):
+        taking = asyncio.create_task(take_turn())
+        held.set()
+        await bench.probes.passed("storage.move.before_row", ending)
+        await pools.idle()
+    await pools.soon(taking)
+
+    assert active == [False]
