@@ -13,7 +13,8 @@ Runs in `ActiveRuns.active_runs`, each an `ActiveRun`:
   In: `recovery._set_aside`.
   Out: resting or queued, by `Resting.put_back`; loading, ahead of both, by `ActiveRuns.load_now`.
 - *queued*: its request waits in `WorkerCapacity`.
-  In: `ActiveRuns.queue`, for a run that is new, unpaused, resumed or found unfinished; `Resting.put_back`.
+  In: `ActiveRuns.queue`, for a run that is new, unpaused, resumed or found unfinished; `Resting.put_back`; and
+  `RunCommands._proceed`, at its former place, after a command that loaded it from here and lets it wait.
   Out: loading, by `ActiveRuns.advance` once it is granted capacity, or without capacity by `ActiveRuns.load_now`.
 - *loading*: `ActiveRun.loading`: its folder is being opened.
   In: `ActiveRuns._load`, in the run's own task or in that of a command.

@@ -28,6 +28,7 @@ class ActiveRun:
     evicted: evicted_runs.Evicted | None = None
     """The part of it that remains in memory while it is evicted; its next runner continues from this."""
     loading: bool = False  # Whether it is being loaded.
+    displaced: bool = False  # Whether a command has loaded it from the queue, ahead of its turn.
     turns: int = -1  # Turns of its runner when the evictor last found it quiet; -1: it was not quiet.
     quiet_since: float = 0.0  # When the evictor first found it quiet, in seconds of a clock that never runs backwards.
     is_timed: bool = False  # Whether a task watches its time limits.

@@ -67,6 +67,7 @@ class ActiveRuns:
         """Runs that were created while recovery was reading rows; None once recovery has finished."""
         self._loader = Loader(store, drivers, equipment, self._reservation, self.changes.note, self.parked)
         self.opened = self._loader.opened  # Opens the folder of a run that is not active, for a command.
+        self.unload = self._loader.unload  # Closes the folder of a loaded run.
         self._evictor = IdleEvictor(equipment.clock, self._loader.loaded, kept_loaded, self._evict, died)
         self._loads_at_once = asyncio.Semaphore(_MOST_LOADS_AT_ONCE)
         self._interrupts = False
@@ -160,10 +161,11 @@ class ActiveRuns:
         if active_run.task is not None:
             await active_run.opened.wait()
         elif active_run.log is None:
-            queued = active_run.run_id in self.unread or self.capacity.is_queued(active_run.run_id)
+            active_run.displaced = self.capacity.is_queued(active_run.run_id)
+            again = active_run.displaced or active_run.run_id in self.unread
             # Loaded without capacity: a command must not wait behind runs that take hours.
             self.capacity.withdraw(active_run.run_id)
-            await self._load(active_run, again=queued)
+            await self._load(active_run, again=again)
         if active_run.failure is not None:
             raise active_run.failure
         assert active_run.log is not None

@@ -122,13 +122,15 @@ class WorkerCapacity:
     def join(self, *requests: CapacityRequest) -> None:
         """Queue requests, and grant as many as possible."""
         for request in requests:
-            self._queued[request.run_id] = request
             if request.label is not None:
                 request.round = self._rounds.join(request.label)
-            for place in request.places:
-                self._waiting_for.setdefault(place, {})[request.run_id] = None
-            heapq.heappush(self._heap, request)
+            self._enqueue(request)
         # All requests join first: granted one by one, an early one would overtake an older one of the same call.
+        self._grant()
+
+    def rejoin(self, request: CapacityRequest) -> None:
+        """Queue a request that was withdrawn at its former place, and grant it if possible."""
+        self._enqueue(request)
         self._grant()
 
     def withdraw(self, run_id: str) -> None:
@@ -260,6 +262,12 @@ class WorkerCapacity:
             return None
         holder = self._keys.obstacle(request.key, request.key_limit, request.run_id, request.ancestors)
         return None if holder is None else Obstacle(reason=concurrency_keys.CONCURRENCY, holder=holder)
+
+    def _enqueue(self, request: CapacityRequest) -> None:
+        self._queued[request.run_id] = request
+        for place in request.places:
+            self._waiting_for.setdefault(place, {})[request.run_id] = None
+        heapq.heappush(self._heap, request)
 
     def _dequeue(self, run_id: str) -> None:
         for place in self._queued.pop(run_id).places:

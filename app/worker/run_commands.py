@@ -141,7 +141,7 @@ class RunCommands:
             await self._pass_on(run_id, active_run, author)
         finally:
             # A run that was loaded for the command continues, even if the command could not be written.
-            self._active.advance(active_run)
+            await self._proceed(active_run)
         return states.RunState.CANCELLED
 
     async def _pass_on(self, run_id: str, active_run: ActiveRun, author: Author | None) -> None:
@@ -182,7 +182,7 @@ class RunCommands:
             active_run.interrupts = interrupt and active_run.evicted is not None
             _runner(active_run).pause(interrupt=interrupt)
         finally:
-            self._active.advance(active_run)
+            await self._proceed(active_run)
         return states.RunState.PAUSED
 
     async def _write_pause(self, log: stores.RunLog, author: Author | None) -> None:
@@ -207,7 +207,7 @@ class RunCommands:
                 await self._write_unpause(log, author, shown, _runner(active_run).completion.note_pause)
             active_run.sent_on = True
         finally:
-            self._active.advance(active_run)
+            await self._proceed(active_run)
         return states.RunState.RUNNING
 
     async def _unpause_inactive(self, summary: stores.RunSummary, author: Author | None) -> states.RunState:
@@ -258,7 +258,7 @@ class RunCommands:
             await marking.limit(log, limits, author, self._reach, self._spending)
             _runner(active_run).touch()
         finally:
-            self._active.advance(active_run)
+            await self._proceed(active_run)
         return self._active.state(run_id)
 
     # -- resume
@@ -274,7 +274,7 @@ class RunCommands:
         async with self._active.locks.of(run_id):
             if not active_run.left.done():
                 await self._active.load_now(active_run)
-                self._active.advance(active_run)
+                await self._proceed(active_run)
         await asyncio.shield(active_run.left)
 
     async def _resume_ended(self, run_id: str, how: run_engine.Resume) -> states.RunState:
@@ -316,7 +316,7 @@ class RunCommands:
                 _runner(active_run).touch()
             return log.loaded.start
         finally:
-            self._active.advance(active_run)
+            await self._proceed(active_run)
 
     # -- helpers
 
@@ -327,7 +327,17 @@ class RunCommands:
                 return
             with contextlib.suppress(errors.ControlRoomError, errors.StorageFault):
                 await self._active.load_now(active_run)
-                self._active.advance(active_run)
+                await self._proceed(active_run)
+
+    async def _proceed(self, active_run: ActiveRun) -> None:
+        """Let a run that was loaded for a command continue: at its place in the queue if it was there, else at once."""
+        displaced, active_run.displaced = active_run.displaced, False
+        if not displaced or active_run.log is None or self._active.stopping or _must_rest(active_run.log):
+            self._active.advance(active_run)
+            return
+        # Otherwise it would begin the steps that need no capacity, without the key and workspace that it waits for.
+        await self._active.unload(active_run)
+        self._active.capacity.rejoin(active_run.request)
 
     async def _inactive(self, run_id: str, order: str) -> stores.RunSummary | None:
         """Return the row of an unfinished run that is not active; None if it is active."""
@@ -367,6 +377,11 @@ async def _decide(log: stores.RunLog, kind: decisions.DecisionKind, facts: Mappi
     except errors.StorageFault:
         await log.heal()
     return await log.decide(kind, facts)
+
+
+def _must_rest(log: stores.RunLog) -> bool:
+    decided = log.loaded.decisions
+    return bool(decided.ended or decided.paused or decided.cancel_requested_at)
 
 
 def _is_pausing(log: stores.RunLog, active_run: ActiveRun) -> bool:

@@ -13,7 +13,13 @@ LISTED = set(re.findall(r"`([A-Za-z]+\.\w+)`", ast.get_docstring(WORKER[0].tree)
 FIELDS = {"task", "log", "runner", "evicted", "loading"}  # Fields of an active run.
 HOLDERS = {"active_runs", "unread", "parked"}  # Collections of runs.
 CHANGES = {"add", "discard", "pop", "clear", "update", "remove"}
-MOVES = {("capacity", "join"), ("capacity", "withdraw"), ("reloads", "begin"), ("reloads", "make_sure")}
+MOVES = {
+    ("capacity", "join"),
+    ("capacity", "rejoin"),
+    ("capacity", "withdraw"),
+    ("reloads", "begin"),
+    ("reloads", "make_sure"),
+}
 
 
 def test_every_move_of_a_run_is_listed() -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+from app import errors
 from app.domain import states
+from app.domain.concurrency import Concurrency
+from app.domain.limits import RunLimits
+from app.engine import run_engine
 from tests.unit.worker import toys
-from tests.unit.worker.pools import Bench, soon
+from tests.unit.worker.pools import Bench, idle, soon
 
 
 async def test_a_seated_run_shows_that_it_runs() -> None:
@@ -25,3 +31,31 @@ async def test_a_seated_run_shows_that_it_runs() -> None:
 
     assert told is states.RunState.RUNNING
     assert seen == ["running", "running"]
+
+
+@pytest.mark.parametrize("order", ["mark", "limit", "unpause"])
+async def test_an_order_on_a_queued_run_leaves_it_at_its_place(order: str) -> None:
+    """A run that an order loads ahead of its turn opens no gate before it has its key, and keeps its place."""
+    bench = await Bench(limit=1, fair_label="book").open()
+    kept, key = await bench.keep_busy(1), Concurrency(key="book")
+    first = await bench.submit({"gate": "ask"}, concurrency=key)
+    await bench.submit(*toys.tools("two"), concurrency=key)
+    if order == "mark":
+        await bench.pool.mark(first, run_engine.Marks(pinned=True))
+    elif order == "limit":
+        await bench.pool.limit(first, RunLimits(calls=5))
+    else:
+        with pytest.raises(errors.WrongState):
+            await bench.pool.unpause(first)
+    await idle()
+    place, taken = bench.pool.queue_place(first), (await bench.store.read(first)).decisions.taken
+    standing = bench.pool.standing(first)
+    kept.set()
+    await bench.shown(first, states.RunState.WAITING)
+    await bench.close()
+
+    assert place is not None
+    assert (place.place, place.of) == (1, 2)
+    assert taken == 0
+    assert standing is not None
+    assert standing.status is states.RunState.PENDING
