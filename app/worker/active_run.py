@@ -36,6 +36,17 @@ class ActiveRun:
     """Whether a person cancelled or unpaused it, perhaps too late for its present runner to notice."""
     interrupts: bool = False  # Whether a pause, of which its released runner cannot learn, cuts off its open steps.
 
+    @property
+    def must_rest(self) -> bool:
+        """Return whether its journal has an end, a pause or a cancel."""
+        decided = None if self.log is None else self.log.loaded.decisions
+        return decided is not None and bool(decided.ended or decided.paused or decided.cancel_requested_at)
+
+    @property
+    def rests_unbegun(self) -> bool:
+        """Return whether it was paused before it began, and has not left yet."""
+        return self.must_rest and self.log is not None and not self.log.loaded.decisions.taken_since_resume
+
 
 class CapacityHold:
     """A run's hold on capacity: `ports.Capacity` over the pool's `WorkerCapacity`."""

@@ -57,7 +57,13 @@ class RunCommands:
 
     async def unpause(self, run_id: str, author: Author | None = None) -> states.RunState:
         """Continue a paused or parked run."""
-        return await self._carry_out(run_id, self._unpause(run_id, author))
+        state = await self._carry_out(run_id, self._unpause(run_id, author, may_leave=True))
+        if state is None:
+            # It leaves first and re-enters the queue: continued from here, it would begin ahead of its turn.
+            if (active_run := self._active.active_runs.get(run_id)) is not None:
+                await aio.wait_first(asyncio.shield(active_run.left), self._clock.sleep(LEAVING_SECONDS))
+            state = await self._carry_out(run_id, self._unpause(run_id, author))
+        return state or states.RunState.RUNNING
 
     async def limit(self, run_id: str, limits: RunLimits, author: Author | None = None) -> None:
         """Change the limits of an unfinished run."""
@@ -195,10 +201,12 @@ class RunCommands:
             raise _wrong(log.loaded.start.run_id, decided.status, "pause")
         self._reach("pool.after_pause")
 
-    async def _unpause(self, run_id: str, author: Author | None) -> states.RunState:
+    async def _unpause(self, run_id: str, author: Author | None, *, may_leave: bool = False) -> states.RunState | None:
         if (summary := await self._inactive(run_id, "unpause")) is not None:
             return await self._unpause_inactive(summary, author)
         active_run = self._active.active_runs[run_id]
+        if may_leave and active_run.rests_unbegun:
+            return None
         log = await self._active.load_now(active_run)
         shown = _runner(active_run).view().status
         try:
@@ -332,7 +340,7 @@ class RunCommands:
     async def _proceed(self, active_run: ActiveRun) -> None:
         """Let a run that was loaded for a command continue: at its place in the queue if it was there, else at once."""
         displaced, active_run.displaced = active_run.displaced, False
-        if not displaced or active_run.log is None or self._active.stopping or _must_rest(active_run.log):
+        if not displaced or active_run.log is None or self._active.stopping or active_run.must_rest:
             self._active.advance(active_run)
             return
         # Otherwise it would begin the steps that need no capacity, without the key and workspace that it waits for.
@@ -377,11 +385,6 @@ async def _decide(log: stores.RunLog, kind: decisions.DecisionKind, facts: Mappi
     except errors.StorageFault:
         await log.heal()
     return await log.decide(kind, facts)
-
-
-def _must_rest(log: stores.RunLog) -> bool:
-    decided = log.loaded.decisions
-    return bool(decided.ended or decided.paused or decided.cancel_requested_at)
 
 
 def _is_pausing(log: stores.RunLog, active_run: ActiveRun) -> bool:

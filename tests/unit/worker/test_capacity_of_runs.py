@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from app import errors
@@ -59,3 +61,19 @@ async def test_an_order_on_a_queued_run_leaves_it_at_its_place(order: str) -> No
     assert taken == 0
     assert standing is not None
     assert standing.status is states.RunState.PENDING
+
+
+async def test_a_queued_run_that_is_paused_and_unpaused_at_once_waits_again() -> None:
+    """A pause that is revoked before the run has left does not let it begin without its key."""
+    bench = await Bench(limit=1).open()
+    kept = await bench.keep_busy(1)
+    run_id = await bench.submit({"gate": "ask"}, concurrency=Concurrency(key="book"))
+    await asyncio.gather(bench.pool.pause(run_id), bench.pool.unpause(run_id))
+    await idle()
+    place, taken = bench.pool.queue_place(run_id), (await bench.store.read(run_id)).decisions.taken
+    kept.set()
+    await bench.shown(run_id, states.RunState.WAITING)
+    await bench.close()
+
+    assert place is not None
+    assert taken == 0
