@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from app import errors
-from app.domain import authors, decisions, plain, runs
+from app.domain import authors, decisions, gates, plain, records, runs
 from app.domain.limits import RunLimits
 from app.engine import run_engine, spending, stores
 
 
 async def mark(
-    log: stores.RunLog, marks: run_engine.Marks, author: authors.Author | None, reach: Callable[[str], None]
+    log: stores.RunLog,
+    marks: run_engine.Marks,
+    author: authors.Author | None,
+    reach: Callable[[str], None],
+    lines: Sequence[records.Record] | None = None,
 ) -> bool:
     """Record new labels, a new pin or a vote of a run, and return whether that changed anything.
 
+    Args:
+        lines: Present records of the run; None: those that it was opened with.
+
     Raises:
         errors.RequestInvalid: the run would have too many labels.
+        errors.Conflict, errors.NotFound: `gate_decided`, `gate_not_found`: the vote comes too late.
         errors.StorageFault: the change could not be made durable.
     """
     if marks.vote is not None:
+        _refuse_late(log, marks.vote.gate_id, log.loaded.records if lines is None else lines)
         return await _vote(log, marks.vote, author, reach)
     start = log.loaded.start
     changes: dict[str, plain.Json] = {
@@ -68,6 +77,14 @@ async def _vote(
         return False
     await _decide(log, decisions.DecisionKind.VOTED, line, reach, "vote")
     return True
+
+
+def _refuse_late(log: stores.RunLog, gate_id: str, lines: Sequence[records.Record]) -> None:
+    living = (line for line in lines if line.position not in log.loaded.decisions.dead)
+    if any((gates.answer_in(line) or {}).get("gate_id") == gate_id for line in living):
+        raise errors.Conflict(f"the gate {gate_id} is already decided", code="gate_decided")
+    if log.loaded.decisions.ended is not None:
+        raise errors.NotFound(f"the gate {gate_id} ended with its run", code="gate_not_found")
 
 
 async def _decide(

@@ -320,7 +320,7 @@ class RunCommands:
                 return log.loaded.start
         log = await self._active.load_now(active_run)
         try:
-            if await marking.mark(log, marks, author, self._reach):
+            if await marking.mark(log, marks, author, self._reach, _runner(active_run).view().records):
                 _runner(active_run).touch()
             return log.loaded.start
         finally:

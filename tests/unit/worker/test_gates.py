@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import pytest
 
 from app import clock, errors
-from app.domain import gates, records, states
-from app.engine import stores
+from app.domain import authors, gates, records, states
+from app.engine import run_engine, stores
 from app.storage import memory_store
 from tests.unit.worker import failing, pools, toys
 
@@ -388,3 +389,31 @@ async def test_a_stop_during_loading_leaves_no_run_open() -> None:
     assert {await bench.status(run_id) for run_id in run_ids} <= {"waiting", "running"}
 
     await bench.store.close()
+
+
+async def test_a_vote_that_comes_after_the_decision_is_not_recorded() -> None:
+    """A vote whose turn comes once its gate is decided, or its run has ended, is refused and leaves no line."""
+    bench = await Bench().open()
+    held = bench.toolbox.hold("two")
+    run_id = await asked(bench, *ASKING)
+    (gate,) = bench.pool.open_gates(run_id)
+    vote = run_engine.Vote(gate_id=gate.gate_id, decision="approve", message="", shown_sha256=gate.shown_sha256)
+    late = run_engine.Marks(vote=vote)
+    await pools.soon(bench.pool.deliver(run_id, "ask", gates.Answer(decision="approve")))
+    await bench.toolbox.begun("two")
+    with pytest.raises(errors.Conflict, match="already decided"):
+        await bench.pool.mark(run_id, late, authors.LOCAL)
+    held.set()
+    await bench.ended(run_id)
+    with pytest.raises(errors.Conflict, match="already decided"):
+        await bench.pool.mark(run_id, late, authors.LOCAL)
+    votes = (await bench.store.read(run_id)).decisions.votes
+    cut_off = await asked(bench, *ASKING[1:])
+    (gate,) = bench.pool.open_gates(cut_off)
+    await bench.pool.cancel(cut_off)
+    await bench.ended(cut_off)
+    with pytest.raises(errors.NotFound):
+        await bench.pool.mark(cut_off, run_engine.Marks(vote=dataclasses.replace(vote, gate_id=gate.gate_id)))
+    await bench.close()
+
+    assert votes == {}
