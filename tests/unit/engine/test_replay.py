@@ -159,7 +159,7 @@ def test_a_resume_repeats_the_cause_and_the_later_steps():
 
 def test_a_resume_gives_the_cause_all_its_attempts_again():
     """A resume also repeats the attempts of the cause that were not final: otherwise no retry would be left to it."""
-    lines = [_line(name, position) for position, name in enumerate("abbbc")]
+    lines = [_line(name, position, final=position not in (1, 2)) for position, name in enumerate("abbbc")]
 
     assert _positions(lines, causes=[3]) == {1, 2, 3, 4}
 
