@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from pathlib import Path
 
 from app import clock
@@ -21,7 +22,7 @@ schema: "1.7"
 steps:
   - id: first
     type: bash
-    command: until [ -e release ]; do sleep 0.02; done; echo first >> done
+    command: touch begun; until [ -e release ]; do sleep 0.02; done; echo first >> done
   - id: second
     type: bash
     command: echo second >> done
@@ -33,7 +34,7 @@ def displace(project: Project, *, copied: bool = False) -> Path:
     aside = project.root / "aside"
     project.data.rename(aside)
     if copied:
-        shutil.copytree(aside, project.data)
+        shutil.copytree(aside, project.data, ignore=shutil.ignore_patterns("*.new"))
     return aside
 
 
@@ -47,6 +48,12 @@ def content(folder: Path) -> dict[str, bytes]:
     """Return every file of the runs below a data directory."""
     files = (path for path in (folder / "runs").rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def wait_for(file: Path) -> None:
+    """Wait until a file exists."""
+    while not file.exists():
+        time.sleep(0.01)
 
 
 async def test_a_service_without_its_directory_is_not_ready(project: Project) -> None:
@@ -73,7 +80,9 @@ async def test_runs_stop_when_a_copy_replaces_their_directory(project: Project) 
     project.write(".control-room/recipes/amplifier/waits.yaml", RECIPE)
     async with served.in_process(project) as service:
         run_id = await service.start("waits")
-        await service.until(run_id, step="first")
+        await asyncio.to_thread(wait_for, project.root / "begun")
+        # This change is durable only after all earlier lines of the run.
+        assert (await service.http.patch(f"/api/runs/{run_id}", json={"pinned": True})).status_code == 200
         aside = displace(project, copied=True)
         before = content(project.data)
         project.write("release", "")
@@ -94,8 +103,11 @@ async def test_a_service_whose_directory_is_gone_can_stop(project: Project) -> N
     """A service whose data directory was removed during a step ends without an error, and creates nothing."""
     project.write(".control-room/recipes/amplifier/waits.yaml", RECIPE)
     async with served.in_process(project) as service:
-        await service.until(await service.start("waits"), step="first")
-        await asyncio.to_thread(shutil.rmtree, project.data)
+        await service.start("waits")
+        # The folder of processes is made when the first command starts.
+        await asyncio.to_thread(wait_for, project.root / "begun")
+        # While files are removed one by one, the service may write others.
+        shutil.rmtree(displace(project), ignore_errors=True)
 
     assert not project.data.exists()
 
