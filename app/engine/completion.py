@@ -60,9 +60,9 @@ class Completion:
         if parked is None:
             decisions = self._run_log.loaded.decisions
             # A pause that was revoked before the run came to its boundary is neither an event nor a state.
-            return (
-                await self._show_pause(decisions.paused, decisions.pause_error) if decisions.paused else RunState.PAUSED
-            )
+            if not decisions.paused:
+                return RunState.PAUSED
+            return await self._show_pause(decisions.paused, decisions.pause_error)
         error = self._masked(parked.error)
         facts = {**parked.facts, "reason": parked.reason, "error": error}
         self.note_pause()

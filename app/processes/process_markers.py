@@ -83,7 +83,7 @@ def read(pid: int) -> int | None:
 def inherited(pid: int) -> int | None:
     """Return the marker that a process inherited, regardless of its environment; None if it has none."""
     limit = _limit(pid)
-    # Since Python 3.15, no limit is a positive number, too.
+    # Since Python 3.15, RLIM_INFINITY is a positive number, too.
     return limit if limit not in (None, resource.RLIM_INFINITY) and limit >> _NUMBER_BITS > 0 else None
 
 

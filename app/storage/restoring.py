@@ -30,11 +30,11 @@ _HEADERS = (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME)  # They contain long file
 class _Member(tarfile.TarInfo):
     """A member of an archive; a kind that no backup contains is refused before any of its content is read."""
 
-    def _proc_member(self, tarfile_: tarfile.TarFile) -> Self:
-        # `frombuf` is not called for every member by all versions of Python; this method is meant to be overridden.
+    def _proc_member(self, archive: tarfile.TarFile) -> Self:
+        # Newer versions of Python do not call `frombuf` for members. This method is meant to be overridden.
         if self.type not in _FILES and (self.type not in _HEADERS or self.size > _LARGEST_HEADER):
             raise tarfile.ReadError(f"{self.name!r:.200} is of a kind or size that a backup never contains")
-        processed: Self = super()._proc_member(tarfile_)  # type: ignore[misc]
+        processed: Self = super()._proc_member(archive)  # type: ignore[misc]
         return processed
 
 

@@ -279,7 +279,7 @@ class _Flow:
                 return results
 
     async def _update(self, step: plain.Object, key: str, scope: templates.Scope) -> None:
-        changed = dict[str, plain.Json]()
+        changed: dict[str, plain.Json] = {}
         for name, value in step.get("update_context", {}).items():
             try:
                 changed[name] = templates.filled(value, scope)
