@@ -29,7 +29,7 @@ OnInterrupted = Literal["rerun", "ask", "fail"]
 class RetryPolicy:
     """When a failed try is repeated; the delays survive a restart."""
 
-    max_attempts: int = 1  # Most tries, including the first.
+    max_attempts: int = 1  # Most attempts, including the first; those cut off by a crash or a pause do not count.
     codes: tuple[str, ...] = ()  # Error codes after which another try is made; empty: all codes.
     initial_seconds: float = 1.0  # Delay before the second try.
     factor: float = 2.0  # Factor of each further delay; 1 keeps the delay constant.
