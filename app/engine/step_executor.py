@@ -277,7 +277,7 @@ class StepExecutor:
             read_blob=self._read_blob_for_outside if ask.operation.outside else self._read_blob,
             write_log=self._write_log,
             asked_at=decisions.asked.get(ask.key),
-            retry_until_space=self._insist,
+            retry_until_space=self._retry_until_space,
             append_log=self.writer.append_log,
             live=attempt,
             masker=self._masker,
@@ -292,7 +292,7 @@ class StepExecutor:
         async with self.writer.use() as owner:
             await owner.durability.commit(lambda: owner.log.write_log(name, self._masker.mask(text)))
 
-    async def _insist(self, write: Callable[[], Awaitable[T]]) -> T:
+    async def _retry_until_space(self, write: Callable[[], Awaitable[T]]) -> T:
         try:
             return await write()
         except errors.StorageFault as fault:
@@ -316,7 +316,7 @@ class StepExecutor:
         async with self.writer.use() as owner:
             await owner.durability.commit(owner.log.flush)
 
-    # -- record: seal the line, append it, project it, hand the record over
+    # -- record: build the line, append it, write its receipt, hand the record over
 
     async def record(self, attempt: StepAttempt, result: Result) -> Record | None:
         """Make a result durable; return None for a delivery that could not be written, whose input is open again."""
@@ -325,7 +325,7 @@ class StepExecutor:
         delivery = attempt.ask.operation.kind == operations.Input.kind
         try:
             owner = self.writer.owner or await self.writer.reach()
-            line = await self._seal(attempt, owner, result)
+            line = await self._build_line(attempt, owner, result)
             self._reach("step.before_append")
             try:
                 record = await owner.log.append_step(line)
@@ -340,7 +340,7 @@ class StepExecutor:
                 # Only after the line is written: after a crash the ledger is rebuilt from the journal.
                 attempt.reservation.charge(record)
             if record.receipt_id is not None:
-                await self._prove(owner, record)
+                await self._add_receipt(owner, record)
             owner.arrived(record)
             return record
         except errors.StorageFault as fault:
@@ -352,7 +352,7 @@ class StepExecutor:
         finally:
             attempt.committing = attempt.performing = False
 
-    async def _seal(self, attempt: StepAttempt, owner: StepOwner, result: Result) -> dict[str, plain.Json]:
+    async def _build_line(self, attempt: StepAttempt, owner: StepOwner, result: Result) -> dict[str, plain.Json]:
         attempt.result = result
         attempt.completed_at = self._clock.now()
         attempt.retry_at = None
@@ -387,7 +387,7 @@ class StepExecutor:
         blob = await owner.durability.commit(lambda: owner.log.put_blob(encoded, text=False))
         return {"hash": ask.fingerprint, "blob": blob.to_json()}
 
-    async def _prove(self, owner: StepOwner, record: Record) -> None:
+    async def _add_receipt(self, owner: StepOwner, record: Record) -> None:
         self._reach("step.before_receipt")
         await owner.durability.commit(lambda: owner.log.add_receipt(record))
         self._reach("step.after_receipt")
