@@ -65,7 +65,7 @@ class ActiveRuns:
         """Runs that ended while recovery was reading rows that may be older; None once recovery has finished."""
         self.expected: set[str] | None = set()
         """Runs that were created while recovery was reading rows; None once recovery has finished."""
-        self._loader = Loader(store, drivers, equipment, self._reservation, self.changes.note, self.parked)
+        self._loader = Loader(store, drivers, equipment, self._capacity_hold, self.changes.note, self.parked)
         self.opened = self._loader.opened  # Opens the folder of a run that is not active, for a command.
         self.unload = self._loader.unload  # Closes the folder of a loaded run.
         self._evictor = IdleEvictor(equipment.clock, self._loader.loaded, kept_loaded, self._evict, died)
@@ -212,7 +212,7 @@ class ActiveRuns:
         self.capacity.clear()
         self.changes.wake_all()
 
-    def retry_now(self, grace_seconds: float) -> None:
+    def shorten_grace(self, grace_seconds: float) -> None:
         """Shorten the grace period of a stop."""
         self._grace.limit(grace_seconds)
 
@@ -395,5 +395,5 @@ class ActiveRuns:
         ancestors = NOBODY if summary.parent_run_id is None else self.lineage.ancestors(summary.run_id)
         return request_of(summary, next(self._arrivals), ancestors, self._fair_label)
 
-    def _reservation(self, active_run: ActiveRun) -> CapacityHold:
+    def _capacity_hold(self, active_run: ActiveRun) -> CapacityHold:
         return CapacityHold(self.capacity, active_run.request, lambda: next(self._arrivals))

@@ -51,14 +51,14 @@ class Loader:
         store: stores.RunStore,
         drivers: Mapping[str, ports.Driver],
         equipment: run_equipment.Equipment,
-        reservation: Callable[[ActiveRun], CapacityHold],
+        capacity_hold: Callable[[ActiveRun], CapacityHold],
         changed: Callable[[str], None],
         parked: dict[str, views.RunView],
     ) -> None:
         self._store = store
         self._drivers = drivers
         self._equipment = equipment
-        self._reservation = reservation
+        self._capacity_hold = capacity_hold
         self._changed = changed
         self._parked = parked
         self.loaded: dict[str, ActiveRun] = {}
@@ -177,7 +177,12 @@ class Loader:
             driver = ParkingDriver(unknown)
         changed = functools.partial(self._changed, run_id)
         return runner.Runner(
-            log, cast(ports.Driver, driver), self._equipment, self._reservation(active_run), changed, _known(active_run)
+            log,
+            cast(ports.Driver, driver),
+            self._equipment,
+            self._capacity_hold(active_run),
+            changed,
+            _known(active_run),
         )
 
 

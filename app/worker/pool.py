@@ -378,7 +378,7 @@ class Pool:
         if self._stop is None:
             self._stop = asyncio.create_task(self._stop_within(grace), name="pool stop")
         else:
-            self._active.retry_now(grace)
+            self._active.shorten_grace(grace)
 
     async def _stop_within(self, grace_seconds: float) -> None:
         self._active.stopping = True
