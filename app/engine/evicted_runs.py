@@ -32,11 +32,11 @@ class EvictedRun:
     @property
     def wanted(self) -> bool:
         """Return whether the run is to be loaded."""
-        return self.executor.writer.wanted
+        return self.executor.link.wanted
 
     def want(self) -> None:
         """Request that the run is loaded, even while its folder is still being closed."""
-        self.executor.writer.wanted = True
+        self.executor.link.wanted = True
 
     @property
     def idle(self) -> bool:
@@ -53,7 +53,7 @@ class EvictedRun:
 
     def give_up(self) -> list[asyncio.Task[None]]:
         """Cancel every open step and return their tasks; no runner will continue this run."""
-        self.executor.writer.abandon()
+        self.executor.link.abandon()
         return [*self._cut()]
 
     def _cut(self) -> Iterator[asyncio.Task[None]]:

@@ -104,7 +104,7 @@ class Runner:
         finally:
             if not self._stop.evicted:
                 await self._close_steps()
-                self._executor.writer.end()
+                self._executor.link.end()
             self._scheduler.close()
 
     def cancel(self) -> None:
@@ -142,7 +142,7 @@ class Runner:
         asked_to = self._stop.halt or self._stop.cancelled or self._stop.evicted or self.log.loaded.decisions.paused
         closing = any(not task.done() for task in self._steps.closing)
         pending = closing or self._reports.records or self._reports.failures or self.durability.fault
-        if asked_to or pending or self._reports.waiting is None or not self._executor.writer.is_quiet:
+        if asked_to or pending or self._reports.waiting is None or not self._executor.link.is_quiet:
             return False
         return (
             bool(self._steps.by_key)
@@ -160,7 +160,7 @@ class Runner:
         steps, self._steps.by_key = self._steps.by_key, {}
         for step in steps.values():
             step.ask.forget_body()
-        self._executor.writer.detach(call)
+        self._executor.link.detach(call)
         self._executor.remember(())
         self._wake()
         projection = self._projection
@@ -218,7 +218,7 @@ class Runner:
                 step.committing = False
                 self._cut(key)
         self._executor.remember(self._projection.records)
-        self._executor.writer.attach(self)
+        self._executor.link.attach(self)
         if self._at_rest():
             self._halt_at_boundary("pause")
 
@@ -363,8 +363,8 @@ class Runner:
 
     async def _close_steps(self) -> None:
         # No other runner will attach itself, so steps that wait for one would wait forever.
-        if self._executor.writer.owner is None:
-            self._executor.writer.abandon()
+        if self._executor.link.owner is None:
+            self._executor.link.abandon()
         self._cut_all()
         while self._steps.closing:
             await asyncio.gather(*self._steps.closing, return_exceptions=True)

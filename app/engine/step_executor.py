@@ -20,7 +20,7 @@ from app.domain.states import StepState
 from app.engine import journal_lines, ports, step_rules, workspace_faults
 from app.engine.driver_scheduler import Ask
 from app.engine.run_equipment import Equipment, Parked
-from app.engine.run_writer import RunWriter, StepOwner
+from app.engine.runner_link import RunnerLink, StepOwner
 from app.engine.step_attempt import StepAttempt
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class StepExecutor:
         self._reach = equipment.probes.reach
         self._recorded: dict[str, tuple[int, ...]] = {}
         self._committed: dict[str, dict[str, str]] = {}
-        self.writer = RunWriter(start.run_id)
+        self.link = RunnerLink(start.run_id)
         """Reaches the attached runner; steps of an evicted run wait for one."""
 
     def remember(self, records: Iterable[Record]) -> None:
@@ -58,7 +58,7 @@ class StepExecutor:
     async def execute(self, attempt: StepAttempt) -> None:
         """Execute a step until one of its attempts is final; the runner receives each record and any failure."""
         try:
-            owner = self.writer.owner or await self.writer.reach()
+            owner = self.link.owner or await self.link.attached()
             decided = self._claim(attempt, owner) if attempt.ask.key in owner.log.loaded.decisions.attempts else None
             while True:
                 holds_capacity = attempt.idle or self._start.run_id in owner.capacity.holders
@@ -75,12 +75,12 @@ class StepExecutor:
                     record = await self.record(attempt, result)
                     if attempt.is_last or (record is not None and record.final):
                         return
-                owner = self.writer.owner or await self.writer.reach()
+                owner = self.link.owner or await self.link.attached()
                 decided = self._claim_again(attempt, owner) if result is None else None
         except asyncio.CancelledError:
             raise
         except BaseException as failure:  # noqa: BLE001 - the runner raises it where the run is settled
-            self.writer.report(attempt, failure)
+            self.link.report(attempt, failure)
         finally:
             if attempt.reservation is not None:
                 attempt.reservation.close()
@@ -250,16 +250,16 @@ class StepExecutor:
                 fault = again
             else:
                 break
-        async with self.writer.use() as owner:
+        async with self.link.use() as owner:
             owner.log.add_event(EventType.STORAGE_HEALED)
         return result
 
     async def _heal(self, fault: errors.StorageFault) -> None:
-        async with self.writer.use() as owner:
+        async with self.link.use() as owner:
             await owner.durability.heal(fault)
 
     async def _wait_for_workspace(self, fault: errors.WorkspaceFault, attempt: StepAttempt, times: int) -> None:
-        async with self.writer.use() as owner:
+        async with self.link.use() as owner:
             await owner.durability.postpone(fault, times, attempt.ask.key, attempt.attempt)
             if not attempt.idle:
                 await owner.capacity.enter()
@@ -278,7 +278,7 @@ class StepExecutor:
             write_log=self._write_log,
             asked_at=decisions.asked.get(ask.key),
             retry_until_space=self._retry_until_space,
-            append_log=self.writer.append_log,
+            append_log=self.link.append_log,
             live=attempt,
             masker=self._masker,
             recorded=self._recorded.get(ask.key, ()),
@@ -289,7 +289,7 @@ class StepExecutor:
 
     async def _write_log(self, name: str, text: str) -> None:
         # A reply that has cost money must not be lost because its log cannot be written now.
-        async with self.writer.use() as owner:
+        async with self.link.use() as owner:
             await owner.durability.commit(lambda: owner.log.write_log(name, self._masker.mask(text)))
 
     async def _retry_until_space(self, write: Callable[[], Awaitable[T]]) -> T:
@@ -297,12 +297,12 @@ class StepExecutor:
             return await write()
         except errors.StorageFault as fault:
             # Only at this point does the run have to be loaded.
-            async with self.writer.use() as owner:
+            async with self.link.use() as owner:
                 return await owner.durability.retry(fault, write)
 
     async def _read_blob(self, blob: BlobRef) -> plain.Json:
         # An evicted run is loaded for this read.
-        async with self.writer.use() as owner:
+        async with self.link.use() as owner:
             return await owner.durability.get_blob(blob)
 
     async def _read_blob_for_outside(self, blob: BlobRef) -> plain.Json:
@@ -313,7 +313,7 @@ class StepExecutor:
 
     async def _update_snapshots(self) -> None:
         # A program that knows the run's folder may read the snapshots there.
-        async with self.writer.use() as owner:
+        async with self.link.use() as owner:
             await owner.durability.commit(owner.log.flush)
 
     # -- record: build the line, append it, write its receipt, hand the record over
@@ -324,7 +324,7 @@ class StepExecutor:
         attempt.committing = True
         delivery = attempt.ask.operation.kind == operations.Input.kind
         try:
-            owner = self.writer.owner or await self.writer.reach()
+            owner = self.link.owner or await self.link.attached()
             line = await self._build_line(attempt, owner, result)
             self._reach("step.before_append")
             try:

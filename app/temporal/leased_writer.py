@@ -14,7 +14,7 @@ from typing import Any, cast
 from app import clock, errors
 from app.domain import decisions, plain
 from app.domain.records import Record
-from app.engine import outages, ports, run_equipment, run_writer, space_retry, step_attempt, stores
+from app.engine import outages, ports, run_equipment, runner_link, space_retry, step_attempt, stores
 from app.temporal.leases import Leases
 from app.temporal.replayed_runs import Superseded
 
@@ -123,7 +123,7 @@ class Owner:
         self._writer.failure = failure
 
 
-class LeasedWriter(run_writer.RunWriter):
+class LeasedWriter(runner_link.RunnerLink):
     """Leases the run when the step writes, and ends the lease while the step is performed."""
 
     __slots__ = (
@@ -152,7 +152,7 @@ class LeasedWriter(run_writer.RunWriter):
         self.failure: BaseException | None = None
         """Why there is no line."""
 
-    async def reach(self) -> run_writer.StepOwner:
+    async def attached(self) -> runner_link.StepOwner:
         """Lease the run, if it is not leased, and return its owner."""
         async with self._opening:
             if self.owner is None:
@@ -161,7 +161,7 @@ class LeasedWriter(run_writer.RunWriter):
         return self.owner
 
     @asynccontextmanager
-    async def use(self) -> AsyncIterator[run_writer.StepOwner]:
+    async def use(self) -> AsyncIterator[runner_link.StepOwner]:
         """Lend the log to a performer at work."""
         try:
             async with super().use() as owner:

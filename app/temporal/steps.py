@@ -94,7 +94,7 @@ class Steps:
         async with self._open(order) as step:
             if isinstance(step, Slice):
                 return messages.Announced(due_at=None, recorded=True)
-            owner = await step.writer.reach()
+            owner = await step.writer.attached()
             await step.executor.announce(step.attempt, owner)
             due_at = owner.log.loaded.decisions.due.get(order.key)
             if not isinstance(step.attempt.ask.operation, operations.ChildRun):
@@ -132,14 +132,14 @@ class Steps:
             look = self._gives(step)
             assert look is not None
             _continue(step)
-            call = step.executor.call(step.attempt, await step.writer.reach())
+            call = step.executor.call(step.attempt, await step.writer.attached())
             # Other callers may deliver meanwhile; the first delivery counts.
             await step.writer.give_back()
             # A source may wait for its answer, and other processes could not write to a leased run.
             value = await look(call)
             if value is None:
                 return None
-            log = (await step.writer.reach()).log
+            log = (await step.writer.attached()).log
             dead = log.loaded.decisions.dead
             lines = (line for line in reversed(log.loaded.records) if line.key == order.key)
             if found := next((line for line in lines if line.final and line.position not in dead), None):
@@ -228,7 +228,7 @@ class Steps:
     async def _open(self, order: messages.StepOrder) -> AsyncIterator[_OpenStep | Slice]:
         writer = LeasedWriter(order.run_id, self.leases, self.equipment)
         try:
-            owner = await writer.reach()
+            owner = await writer.attached()
             found = await self.replayed_runs.of(owner.log, self.driver(owner.log))
             found.projection.touch()
             recorded = found.final_of(order.key)
@@ -240,12 +240,12 @@ class Steps:
         attempt, loaded = found.attempt(order), found.log.loaded
         performers = {kind: writer.performs(each) for kind, each in found.equipment.performers.items()}
         executor = step_executor.StepExecutor(loaded.start, dataclasses.replace(found.equipment, performers=performers))
-        executor.writer = writer
+        executor.link = writer
         executor.remember(found.lines.get(order.key, ()))
         return _OpenStep(found=found, writer=writer, attempt=attempt, executor=executor)
 
     async def _record(self, step: _OpenStep, result: Result) -> None:
-        owner = await step.writer.reach()
+        owner = await step.writer.attached()
         _continue(step, owner.log)
         step.attempt.duration_seconds = max(0.0, (self.clock.now() - step.attempt.started_at).total_seconds())
         await step.executor.record(step.attempt, journal_lines.masked(step.found.equipment.masker, result))
@@ -253,7 +253,7 @@ class Steps:
         await owner.log.move(runs.Transition.begin(step.writer.run_id, clock.stamp(self.clock.now())))
 
     async def _line(self, writer: LeasedWriter) -> Slice:
-        owner = await writer.reach()
+        owner = await writer.attached()
         assert writer.record is not None
         return self._slice(owner.log, writer.record)
 

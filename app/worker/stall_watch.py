@@ -9,7 +9,7 @@ from datetime import datetime
 
 from app import clock, errors
 from app.domain import events, operations, plain, views
-from app.engine import evicted_runs, open_steps, run_writer
+from app.engine import evicted_runs, open_steps, runner_link
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 
@@ -96,17 +96,17 @@ class StallWatch:
         seconds = round(silent_seconds)
         wait.step.stalled = views.Stalled(key=wait.key, agent_id=agent_id, since=since, silent_seconds=seconds)
         facts = {"agent_id": agent_id, "silent_seconds": seconds}
-        # The event is for people who look later; an evicted run writes it through its own writer.
+        # The event is for people who look later; an evicted run is loaded for it.
         if active_run.log is not None:
             active_run.log.add_event(events.EventType.RUN_STALLED, wait.key, facts)
         elif isinstance(active_run.evicted, evicted_runs.EvictedRun):
-            self._begin(self._write(active_run.evicted.executor.writer, wait.key, facts), "stalled")
+            self._begin(self._write(active_run.evicted.executor.link, wait.key, facts), "stalled")
         self._active.changes.note(active_run.run_id)
 
-    async def _write(self, writer: run_writer.RunWriter, key: str, facts: Mapping[str, plain.Json]) -> None:
+    async def _write(self, link: runner_link.RunnerLink, key: str, facts: Mapping[str, plain.Json]) -> None:
         """Write the event of an evicted run, which is loaded for it."""
         with contextlib.suppress(errors.InterruptionFault):
-            async with writer.use() as owner:
+            async with link.use() as owner:
                 owner.log.add_event(events.EventType.RUN_STALLED, key, facts)
 
 

@@ -113,7 +113,7 @@ async def test_a_result_that_waits_for_the_store_is_logged_once(caplog: pytest.L
             held.refusals = 5
 
         await writer.perform_without(Performs(work), cast(Any, None))
-        reaching = asyncio.create_task(writer.reach())
+        reaching = asyncio.create_task(writer.attached())
         while not reaching.done():
             await asyncio.sleep(0)
             time.advance(1)

@@ -1,6 +1,6 @@
-"""The run writer: open steps write through it, so that they can outlive the runner that began them.
+"""The runner link: connects open steps to the runner of their run, so that they can outlive the runner that began them.
 
-While a run is evicted, its writer is detached: a step that has finished, or that writes a log, requests its run and
+While a run is evicted, its link is detached: a step that has finished, or that writes a log, requests its run and
 waits until a new runner attaches itself.
 """
 
@@ -36,7 +36,7 @@ class StepOwner(Protocol):
         """Report that a step could not be executed."""
 
 
-class RunWriter:
+class RunnerLink:
     """Connects the steps of a run to the runner that has the run now, if one has."""
 
     __slots__ = ("_abandoned", "_call", "_failures", "_run_id", "_users", "_waiting", "owner", "wanted")
@@ -49,7 +49,7 @@ class RunWriter:
         self._users = 0
         self._abandoned = False
         self.owner: StepOwner | None = None
-        """The runner; None while the run is evicted."""
+        """The runner; None while the run is evicted. A step reads it before it awaits `attached`, to save a call."""
         self.wanted = False
         """Whether a step has requested its run since the run was evicted."""
 
@@ -87,7 +87,7 @@ class RunWriter:
         """Return whether no step uses the log on behalf of its performer."""
         return not self._users
 
-    async def reach(self) -> StepOwner:
+    async def attached(self) -> StepOwner:
         """Wait until a runner has the run, and return the runner.
 
         Raises:
@@ -114,7 +114,7 @@ class RunWriter:
         Raises:
             errors.InterruptionFault: the run was abandoned.
         """
-        owner = await self.reach()
+        owner = await self.attached()
         self._users += 1
         try:
             yield owner
