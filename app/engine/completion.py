@@ -17,7 +17,7 @@ from app.engine.driver_scheduler import DriverScheduler
 from app.engine.missing_lines import MissingLines
 from app.engine.run_equipment import Equipment, Parked
 from app.engine.run_projection import RunProjection
-from app.engine.space_retry import SpaceRetry
+from app.engine.storage_retry import StorageRetry
 from app.engine.stores import RunLog
 
 _log = logging.getLogger(__name__)
@@ -28,10 +28,12 @@ _CANCELLED = Ending(status=RunState.CANCELLED, reason="cancelled")
 class Completion:
     """Brings one run to rest."""
 
-    def __init__(self, log: RunLog, projection: RunProjection, durability: SpaceRetry, equipment: Equipment) -> None:
+    def __init__(
+        self, log: RunLog, projection: RunProjection, storage_retry: StorageRetry, equipment: Equipment
+    ) -> None:
         self._run_log = log
         self._projection = projection
-        self._durability = durability
+        self._storage_retry = storage_retry
         self._masker = equipment.masker
         self._reach = equipment.probes.reach
         self._run_id = log.loaded.start.run_id
@@ -66,7 +68,7 @@ class Completion:
         error = self._masked(parked.error)
         facts = {**parked.facts, "reason": parked.reason, "error": error}
         self.note_pause()
-        await self._durability.commit(lambda: self._run_log.decide(DecisionKind.PAUSED, facts))
+        await self._storage_retry.commit(lambda: self._run_log.decide(DecisionKind.PAUSED, facts))
         self._pause_is_shown = True
         return await self._show_pause(parked.reason, error)
 
@@ -126,7 +128,7 @@ class Completion:
         facts = {"status": ending.status.value, "causes": causes, "error": error, "ending": ending_json}
         # Of `ended` and `cancel_requested` the first line wins. If a cancel was synced before this line, its caller has
         # been answered already, and the run must not end as done.
-        if not await self._durability.commit(lambda: self._run_log.decide(DecisionKind.ENDED, facts)):
+        if not await self._storage_retry.commit(lambda: self._run_log.decide(DecisionKind.ENDED, facts)):
             return await self.cancel()
         self._reach("run.after_ended")
         self._projection.end(ending.status, error, ending_json)
@@ -140,7 +142,7 @@ class Completion:
         # The snapshots are written first, the index row last. A row may show an ended run as unfinished for a moment:
         # recovery then reads its journal. Recovery would never look at a finished row over outdated snapshots again.
         self._projection.touch()
-        await self._durability.commit(self._run_log.flush)
+        await self._storage_retry.commit(self._run_log.flush)
         end_line = self._run_log.loaded.decisions.ended
         at = end_line.at if end_line else self._projection.now()
         await self._projection.note(Transition.end(self._run_id, status, at, code, gates.end_reason(error, ending)))
@@ -153,7 +155,7 @@ class Completion:
             self._run_log.add_event(
                 EventType.RUN_PAUSED, None, {"reason": reason, "error": error, "author": self._paused_by()}
             )
-        await self._durability.commit(self._run_log.flush)
+        await self._storage_retry.commit(self._run_log.flush)
         await self._projection.note(Transition.pause(self._run_id, self._projection.now(), code, reason))
         return RunState.PAUSED
 

@@ -20,8 +20,8 @@ from app.engine import open_steps
 from app.engine.driver_context import DriverContext
 from app.engine.driver_scheduler import Ask
 from app.engine.evicted_runs import Evicted, EvictedRun, RestingInput
-from app.engine.space_retry import SpaceRetry
 from app.engine.step_attempt import StepAttempt
+from app.engine.storage_retry import StorageRetry
 from app.engine.stores import RunLog
 
 
@@ -56,7 +56,7 @@ class RunProjection:
         """Inputs at which the run rested, by step, until they are opened again."""
         self.replaying = True
         """Whether the driver is still replaying the journal."""
-        self.durability: SpaceRetry | None = None
+        self.storage_retry: StorageRetry | None = None
         """Guard of the writes; a fault there shows the run as parked."""
 
     def wake(self, evicted: Evicted) -> None:
@@ -78,7 +78,7 @@ class RunProjection:
 
     def view(self) -> views.RunView:
         """Return the run's present state; the view shares growing collections, so read it at once."""
-        fault = self.durability.fault if self.durability else None
+        fault = self.storage_retry.fault if self.storage_retry else None
         decided = self._log.loaded.decisions
         return views.RunView(
             start=self._log.loaded.start,

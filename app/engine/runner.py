@@ -22,9 +22,9 @@ from app.engine.replay import Exchanges
 from app.engine.run_equipment import Equipment, Parked
 from app.engine.run_projection import RunProjection
 from app.engine.runner_state import Halt, OpenSteps, Reports, StopRequest
-from app.engine.space_retry import SpaceRetry
 from app.engine.step_attempt import StepAttempt
 from app.engine.step_executor import StepExecutor
+from app.engine.storage_retry import StorageRetry
 from app.engine.stores import RunLog
 
 _log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Runner:
         equipment = equipment.hiding_for(driver, start.recipe)
         self.log = log
         self.capacity = capacity
-        self.durability = SpaceRetry(log, equipment.clock, self._storage_changed)
+        self.storage_retry = StorageRetry(log, equipment.clock, self._storage_changed)
         self._run_id = start.run_id
         self._reach = equipment.probes.reach
         context = DriverContext(start, completion.noter(log), equipment.masker)
@@ -63,12 +63,12 @@ class Runner:
             lambda: driver.drive(context), self._exchanges.note if self._exchanges else None
         )
         self._projection = RunProjection(log, context, equipment.clock, changed)
-        self._projection.durability = self.durability
+        self._projection.storage_retry = self.storage_retry
         self.view, self.waits, self.touch = self._projection.view, self._projection.waits, self._projection.touch
         self._executor = (evicted and evicted.executor) or StepExecutor(start, equipment)
         if evicted is not None:
             self._projection.wake(evicted)
-        self.completion = completion.Completion(log, self._projection, self.durability, equipment)
+        self.completion = completion.Completion(log, self._projection, self.storage_retry, equipment)
         steps = self._projection.steps
         self._steps = OpenSteps(by_key=steps, busy=sum(not step.idle for step in steps.values()))
         self._reports = Reports()
@@ -110,7 +110,7 @@ class Runner:
     def cancel(self) -> None:
         """Cut off every open step and end as cancelled; the request is already durable."""
         self._stop.cancelled = True
-        self.durability.cancel()
+        self.storage_retry.cancel()
         self._projection.announce()
         self._wake()
 
@@ -124,7 +124,7 @@ class Runner:
 
     def retry_now(self) -> None:
         """Retry failed writes and reads now."""
-        self.durability.retry_now()
+        self.storage_retry.retry_now()
 
     def stop(self) -> None:
         """Begin no further step, since the service stops."""
@@ -134,14 +134,14 @@ class Runner:
         """Cut off open steps after `stop`; they leave no record, and are performed again at the next start."""
         self._stop.halt = "stop"
         self._cut_all()
-        self.durability.abandon()
+        self.storage_retry.abandon()
         self._wake()
 
     def may_be_evicted(self) -> bool:
         """Return whether every open step is with its performer, and no other work is under way or requested."""
         asked_to = self._stop.halt or self._stop.cancelled or self._stop.evicted or self.log.loaded.decisions.paused
         closing = any(not task.done() for task in self._steps.closing)
-        pending = closing or self._reports.records or self._reports.failures or self.durability.fault
+        pending = closing or self._reports.records or self._reports.failures or self.storage_retry.fault
         if asked_to or pending or self._reports.waiting is None or not self._executor.link.is_quiet:
             return False
         return (
@@ -172,7 +172,7 @@ class Runner:
 
     async def _replay(self) -> None:
         try:
-            await replay.replay(self._scheduler, self.log.loaded, self.durability.get_blob)
+            await replay.replay(self._scheduler, self.log.loaded, self.storage_retry.get_blob)
             self._projection.replaying = False
         except (errors.NondeterminismFault, errors.DriverFault):
             if not (self._stop.cancelled or self._at_rest()):
@@ -203,7 +203,7 @@ class Runner:
         self._reach("run.before_taken")
         facts = active_time.taken_facts(self.log.loaded, self._scheduler.asks, self._projection.now())
         sync = self.log.loaded.decisions.taken > 0  # The first line shares the sync of the first step.
-        await self.durability.commit(lambda: self.log.decide(DecisionKind.TAKEN, facts, sync=sync))
+        await self.storage_retry.commit(lambda: self.log.decide(DecisionKind.TAKEN, facts, sync=sync))
         self._reach("run.after_taken")
         if self.log.loaded.decisions.taken > 1:
             self.log.add_event(EventType.RECOVERY_CONTINUED, None, {"lines": len(self._projection.records)})
@@ -323,7 +323,7 @@ class Runner:
         else:
             replay.hand_out(scheduler, record, self.log.loaded)
         if scheduler.ready or scheduler.reads:
-            await replay.satisfy(scheduler, self.durability.get_blob)
+            await replay.satisfy(scheduler, self.storage_retry.get_blob)
 
     def _remove(self, key: str) -> StepAttempt:
         self._steps.busy -= not self._steps.by_key[key].idle
@@ -393,6 +393,6 @@ class Runner:
             task.cancel()
 
     def _storage_changed(self) -> None:
-        if self.durability.fault is not None:
+        if self.storage_retry.fault is not None:
             self.capacity.leave()
         self._projection.touch()

@@ -14,8 +14,8 @@ from typing import Protocol
 from app import errors
 from app.domain.records import Record
 from app.engine import ports
-from app.engine.space_retry import SpaceRetry
 from app.engine.step_attempt import StepAttempt
+from app.engine.storage_retry import StorageRetry
 from app.engine.stores import RunLog
 
 
@@ -23,7 +23,7 @@ class StepOwner(Protocol):
     """The runner of a run, as its steps see it."""
 
     log: RunLog  # Log of the run's folder.
-    durability: SpaceRetry  # Repeats failed writes to it.
+    storage_retry: StorageRetry  # Repeats failed writes to it.
     capacity: ports.Capacity  # The run's capacity in the pool.
 
     def began(self, attempt: StepAttempt) -> None:

@@ -176,10 +176,11 @@ class StepExecutor:
         facts |= {} if attempt.reservation is None else attempt.reservation.begin(attempt.attempt)
         # A step that only reads leaves no trace: if a power cut takes its line, its repetition is its first attempt.
         sync = operation.outside or wait is not None or operation.on_interrupted != "rerun"
+        write = functools.partial(owner.log.decide, DecisionKind.STARTED, facts, sync=sync, at=at)
         try:
-            await owner.log.decide(DecisionKind.STARTED, facts, sync=sync, at=at)
+            await write()
         except errors.StorageFault as fault:
-            await owner.durability.retry(fault, lambda: owner.log.decide(DecisionKind.STARTED, facts, sync=sync, at=at))
+            await owner.storage_retry.retry(fault, write)
         if attempt.reservation is not None and (release := attempt.reservation.release) is not None:
             release()
 
@@ -256,11 +257,11 @@ class StepExecutor:
 
     async def _heal(self, fault: errors.StorageFault) -> None:
         async with self.link.use() as owner:
-            await owner.durability.heal(fault)
+            await owner.storage_retry.heal(fault)
 
     async def _wait_for_workspace(self, fault: errors.WorkspaceFault, attempt: StepAttempt, times: int) -> None:
         async with self.link.use() as owner:
-            await owner.durability.postpone(fault, times, attempt.ask.key, attempt.attempt)
+            await owner.storage_retry.postpone(fault, times, attempt.ask.key, attempt.attempt)
             if not attempt.idle:
                 await owner.capacity.enter()
 
@@ -290,7 +291,7 @@ class StepExecutor:
     async def _write_log(self, name: str, text: str) -> None:
         # A reply that has cost money must not be lost because its log cannot be written now.
         async with self.link.use() as owner:
-            await owner.durability.commit(lambda: owner.log.write_log(name, self._masker.mask(text)))
+            await owner.storage_retry.commit(lambda: owner.log.write_log(name, self._masker.mask(text)))
 
     async def _retry_until_space(self, write: Callable[[], Awaitable[T]]) -> T:
         try:
@@ -298,12 +299,12 @@ class StepExecutor:
         except errors.StorageFault as fault:
             # Only at this point does the run have to be loaded.
             async with self.link.use() as owner:
-                return await owner.durability.retry(fault, write)
+                return await owner.storage_retry.retry(fault, write)
 
     async def _read_blob(self, blob: BlobRef) -> plain.Json:
         # An evicted run is loaded for this read.
         async with self.link.use() as owner:
-            return await owner.durability.get_blob(blob)
+            return await owner.storage_retry.get_blob(blob)
 
     async def _read_blob_for_outside(self, blob: BlobRef) -> plain.Json:
         content = await self._read_blob(blob)
@@ -314,7 +315,7 @@ class StepExecutor:
     async def _update_snapshots(self) -> None:
         # A program that knows the run's folder may read the snapshots there.
         async with self.link.use() as owner:
-            await owner.durability.commit(owner.log.flush)
+            await owner.storage_retry.commit(owner.log.flush)
 
     # -- record: build the line, append it, write its receipt, hand the record over
 
@@ -332,7 +333,7 @@ class StepExecutor:
             except errors.StorageFault as fault:
                 if delivery:
                     raise
-                record = await owner.durability.retry(fault, lambda: owner.log.append_step(line))
+                record = await owner.storage_retry.retry(fault, lambda: owner.log.append_step(line))
             self._reach("step.after_append")
             self._recorded[record.key] = (*self._recorded.get(record.key, ()), attempt.attempt)
             attempt.history.append(record)
@@ -368,7 +369,7 @@ class StepExecutor:
         blob = None
         if len(encoded) > BLOB_BYTES:
             keep = functools.partial(owner.log.put_blob, encoded, text=isinstance(output, str))
-            blob = await (keep() if ask.operation.kind == operations.Input.kind else owner.durability.commit(keep))
+            blob = await (keep() if ask.operation.kind == operations.Input.kind else owner.storage_retry.commit(keep))
         body = self._masker.mask(ask.body)
         if body is ask.body and len(ask.encoded) <= operations.INLINE_BODY_BYTES:
             operation: dict[str, plain.Json] = {"hash": ask.fingerprint, "body": body}
@@ -384,10 +385,10 @@ class StepExecutor:
             return {"hash": ask.fingerprint, "kind": ask.operation.kind}
         if ask.operation.kind not in (operations.ToolCall.kind, operations.Gate.kind):
             return {"hash": ask.fingerprint}
-        blob = await owner.durability.commit(lambda: owner.log.put_blob(encoded, text=False))
+        blob = await owner.storage_retry.commit(lambda: owner.log.put_blob(encoded, text=False))
         return {"hash": ask.fingerprint, "blob": blob.to_json()}
 
     async def _add_receipt(self, owner: StepOwner, record: Record) -> None:
         self._reach("step.before_receipt")
-        await owner.durability.commit(lambda: owner.log.add_receipt(record))
+        await owner.storage_retry.commit(lambda: owner.log.add_receipt(record))
         self._reach("step.after_receipt")

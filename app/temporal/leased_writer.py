@@ -14,7 +14,7 @@ from typing import Any, cast
 from app import clock, errors
 from app.domain import decisions, plain
 from app.domain.records import Record
-from app.engine import outages, ports, run_equipment, runner_link, space_retry, step_attempt, stores
+from app.engine import outages, ports, run_equipment, runner_link, step_attempt, storage_retry, stores
 from app.temporal.leases import Leases
 from app.temporal.replayed_runs import Superseded
 
@@ -82,8 +82,8 @@ class _Unbounded:
         """Do nothing: no capacity is held."""
 
 
-class RenewingRetry(space_retry.SpaceRetry):
-    """A `SpaceRetry` that leases the run again after a lost lease, so that a paid result is not lost with the lease."""
+class RenewingRetry(storage_retry.StorageRetry):
+    """A `StorageRetry` that leases the run again after a lost lease, so that a paid result is not lost with it."""
 
     def __init__(self, log: stores.RunLog, time: clock.Clock, renew: Callable[[], Awaitable[None]]) -> None:
         super().__init__(log, time, lambda: None)
@@ -107,7 +107,7 @@ class Owner:
         async def renew() -> None:
             fenced.renew(await writer.renewed())
 
-        self.durability: space_retry.SpaceRetry = RenewingRetry(self.log, equipment.clock, renew)
+        self.storage_retry: storage_retry.StorageRetry = RenewingRetry(self.log, equipment.clock, renew)
         self.capacity: ports.Capacity = _Unbounded(log.loaded.start.run_id)
         self._writer = writer
 

@@ -19,8 +19,8 @@ from app.engine import (
     replay,
     run_equipment,
     run_projection,
-    space_retry,
     step_attempt,
+    storage_retry,
     stores,
 )
 from app.temporal import messages
@@ -157,12 +157,12 @@ async def replay_run(
     exchanges = replay.Exchanges(start.begun_again) if start.begun_again else None
     scheduler = driver_scheduler.DriverScheduler(lambda: driver.drive(context), exchanges.note if exchanges else None)
     projection = run_projection.RunProjection(present, context, equipment.clock, _unfollowed)
-    durability = space_retry.SpaceRetry(present, equipment.clock, _unfollowed)
+    retry = storage_retry.StorageRetry(present, equipment.clock, _unfollowed)
     made = ReplayedRun(
         log=present,
         equipment=equipment,
         scheduler=scheduler,
-        completion=completion.Completion(present, projection, durability, equipment),
+        completion=completion.Completion(present, projection, retry, equipment),
         projection=projection,
         exchanges=exchanges,
         stood=_standing(log),

@@ -149,7 +149,7 @@ class ActiveRuns:
             parked = view is not None and view.reason == errors.StorageFault.default_code
             return errors.StorageFault("the run is parked until its folder can be written") if parked else None
         if active_run.runner is not None:
-            return active_run.runner.durability.obstacle
+            return active_run.runner.storage_retry.obstacle
         return active_run.failure if isinstance(active_run.failure, errors.StorageFault) else None
 
     async def load_now(self, active_run: ActiveRun) -> stores.RunLog:

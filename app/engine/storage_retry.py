@@ -1,4 +1,4 @@
-"""Retry until there is space: repeats a failed write while the result waits in memory."""
+"""Storage retry: repeats a failed write or read of a run's folder, while a result waits in memory."""
 
 # Only steps without effects outside are attempted again after a storage fault: an issue's id follows from run and
 # key, and a lookup changes nothing. Agents, commands, commits and moves may have cost money or be visible, so a
@@ -25,8 +25,8 @@ _LONGEST_WAIT_SECONDS = 10.0
 T = TypeVar("T")
 
 
-class SpaceRetry:
-    """Guards the writes of one run."""
+class StorageRetry:
+    """Repeats the failed writes and reads of one run until the storage is back."""
 
     def __init__(self, log: RunLog, time: clock.Clock, changed: Callable[[], None]) -> None:
         self._log = log
