@@ -23,7 +23,7 @@ Read these files first; they explain the rest, in at most 2,000 lines:
 - `app/engine/replay.py`: how a driver is answered from the journal after a restart.
 - `app/engine/runner.py`: one run from its journal to its end.
 - `app/engine/step_executor.py`: one step from its start to its journal line.
-- `app/engine/step_attempt.py`: the state that a step keeps from phase to phase.
+- `app/engine/active_step.py`: the state that a step keeps from phase to phase.
 - `app/domain/inputs.py`: values delivered to a run from outside, e.g. the answer to a gate.
 - `app/storage/journal/journal.py`: the journal: chained lines, many to one sync.
 - `app/worker/recovery.py`: what a start does with unfinished runs.

@@ -12,8 +12,8 @@ from app.domain.records import Place
 from app.domain.runs import RunStart
 from app.domain.states import RunState
 from app.engine import open_steps
+from app.engine.active_step import ActiveStep
 from app.engine.journal_lines import facts_of
-from app.engine.step_attempt import StepAttempt
 from app.engine.step_executor import StepExecutor
 
 
@@ -23,7 +23,7 @@ class EvictedRun:
 
     executor: StepExecutor
     """Executes the steps; a step that finishes waits there until the run is loaded."""
-    steps: dict[str, StepAttempt]  # Open steps by key.
+    steps: dict[str, ActiveStep]  # Open steps by key.
     status: RunState  # The run's state.
     updated_at: str  # When it last changed.
 

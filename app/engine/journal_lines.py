@@ -11,7 +11,7 @@ from app.domain.events import Event, EventType
 from app.domain.operations import AgentCall, Command, Operation, Refusal, ToolCall
 from app.domain.records import BlobRef, Record, Result
 from app.domain.states import StepState
-from app.engine.step_attempt import StepAttempt
+from app.engine.active_step import ActiveStep
 
 _RECEIPT_DIGITS = 20
 _NO_FACTS: Mapping[str, plain.Json] = {"tool": None, "agent_archetype": None, "agent_id": None}
@@ -32,7 +32,7 @@ def facts_of(operation: Operation) -> dict[str, plain.Json]:
 
 
 def line(
-    run_id: str, attempt: StepAttempt, encoded: bytes, *, blob: BlobRef | None, operation: Mapping[str, plain.Json]
+    run_id: str, step: ActiveStep, encoded: bytes, *, blob: BlobRef | None, operation: Mapping[str, plain.Json]
 ) -> dict[str, plain.Json]:
     """Return the line of one try; `batch`, `prev` and the checksum are added when the line is appended.
 
@@ -41,7 +41,7 @@ def line(
         blob: Handle of an output over 64 kB.
         operation: `{hash}` with `body`, or with `blob` for a large operation.
     """
-    ask, result = attempt.ask, attempt.result
+    ask, result = step.ask, step.result
     place, performed, output = ask.place, ask.operation, result.output
     tool = isinstance(performed, ToolCall)
     fields = {
@@ -52,17 +52,17 @@ def line(
         # `value` of an enum is a property implemented in Python, and every step would call it.
         "status": result.status._value_,
         "output_slot": place.output_slot,
-        "receipt_id": receipt_id(run_id, ask.key, attempt.attempt)
+        "receipt_id": receipt_id(run_id, ask.key, step.attempt)
         if tool and result.status is not StepState.SKIPPED
         else None,
         "input_slot_refs": list(place.input_slot_refs),
         "output_hash": plain.labelled_sha256(encoded) if output is not None else None,
         "output_preview": plain.preview(result.summary if result.summary is not None else output or ""),
-        "started_at": attempt.announced_at or clock.stamp(attempt.started_at),
-        "completed_at": clock.stamp(attempt.completed_at),
+        "started_at": step.announced_at or clock.stamp(step.started_at),
+        "completed_at": clock.stamp(step.completed_at),
         "error": {**result.error.to_json(), "key": ask.key} if result.error else None,
         "key": ask.key,
-        "attempt": attempt.attempt,
+        "attempt": step.attempt,
         "visit": place.visit,
         "branch": ask.branch,
         "operation": dict(operation),
@@ -70,9 +70,9 @@ def line(
         "blob": blob.to_json() if blob else None,
         "usage": result.usage.to_json() if result.usage else None,
         "agent_session_id": result.agent_session_id,
-        "duration_ms": round(attempt.duration_seconds * 1000, 3),
-        "final": attempt.retry_at is None,
-        "retry_at": attempt.retry_at,
+        "duration_ms": round(step.duration_seconds * 1000, 3),
+        "final": step.retry_at is None,
+        "retry_at": step.retry_at,
     }
     if isinstance(performed, AgentCall) and performed.model is not None and "body" not in operation:
         # A long prompt is not stored in the line, but sums of usage are grouped by model.
@@ -83,8 +83,8 @@ def line(
         fields["finish"] = result.finish
     if result.covers is not None:
         fields["covers"] = result.covers
-    if attempt.history:
-        fields["earlier"] = _earlier(attempt.history)
+    if step.history:
+        fields["earlier"] = _earlier(step.history)
     return fields
 
 

@@ -11,10 +11,10 @@ from app import clock
 from app.domain import operations, views
 from app.domain.records import Record, retried
 from app.domain.states import RunState
+from app.engine.active_step import ActiveStep
 from app.engine.driver_scheduler import Ask
 from app.engine.journal_lines import facts_of
 from app.engine.live_steps import BackendQueue
-from app.engine.step_attempt import StepAttempt
 from app.engine.stores import Loaded
 
 MOST = 200  # Most open steps of a run that are examined.
@@ -32,7 +32,7 @@ class StepWait:
     performing: bool = True  # Whether the performer is at work on it.
     failed: Record | None = None  # The previous attempt, which failed, while the step waits for the next one.
     output_at: str | None = None  # When its newest output arrived, if known.
-    step: StepAttempt | None = None  # The step itself, if it is in memory.
+    step: ActiveStep | None = None  # The step itself, if it is in memory.
     queued: views.Queued | None = None  # Its place in the queue of its backend.
 
 
@@ -46,7 +46,7 @@ class PerformedStep:
     output_at: str | None  # When its newest output arrived, to the second; None before the first.
 
 
-def shown(step: StepAttempt) -> views.OpenStep:
+def shown(step: ActiveStep) -> views.OpenStep:
     """Return an open step in the form that views show."""
     operation = step.ask.operation
     return views.OpenStep(
@@ -63,13 +63,13 @@ def shown(step: StepAttempt) -> views.OpenStep:
     )
 
 
-def _queued(step: StepAttempt, queue: BackendQueue) -> views.Queued:
+def _queued(step: ActiveStep, queue: BackendQueue) -> views.Queued:
     place, count = queue.place_of(step)
     until = None if queue.until is None else clock.stamp(queue.until)
     return views.Queued(place=place, of=count, backend=queue.backend, until=until, limit=queue.limit)
 
 
-def waits(steps: Iterable[StepAttempt], due: Mapping[str, str]) -> list[StepWait]:
+def waits(steps: Iterable[ActiveStep], due: Mapping[str, str]) -> list[StepWait]:
     """Return what the open steps of a loaded or evicted run wait for."""
     return [_of_step(step, due) for step in itertools.islice(steps, MOST)]
 
@@ -120,7 +120,7 @@ def _begun(loaded: Loaded, ask: Ask, attempt: int) -> views.OpenStep:
     )
 
 
-def _of_step(step: StepAttempt, due: Mapping[str, str]) -> StepWait:
+def _of_step(step: ActiveStep, due: Mapping[str, str]) -> StepWait:
     view, waits = shown(step), not step.away and bool(step.history)
     return StepWait(
         key=view.key,

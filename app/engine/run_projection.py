@@ -17,10 +17,10 @@ from app.domain.slots import ShownState, snapshot
 from app.domain.states import RunState
 from app.domain.usage_sums import UsageTally, uncharged
 from app.engine import open_steps
+from app.engine.active_step import ActiveStep
 from app.engine.driver_context import DriverContext
 from app.engine.driver_scheduler import Ask
 from app.engine.evicted_runs import Evicted, EvictedRun, RestingInput
-from app.engine.step_attempt import StepAttempt
 from app.engine.storage_retry import StorageRetry
 from app.engine.stores import RunLog
 
@@ -50,7 +50,7 @@ class RunProjection:
         dead = loaded.decisions.dead
         self.counted = [record for record in self.records if record.final and record.position not in dead]
         """The records that count: final ones that no resume declared dead."""
-        self.steps: dict[str, StepAttempt] = {}
+        self.steps: dict[str, ActiveStep] = {}
         """Open steps by key."""
         self.resting: dict[str, RestingInput] = {}
         """Inputs at which the run rested, by step, until they are opened again."""
@@ -127,9 +127,9 @@ class RunProjection:
         self._log.refresh(self._snapshots)
         self._changed()
 
-    def reopen(self, attempt: StepAttempt) -> bool:
-        """Return whether an attempt is of an input at which the run rested, which views have shown all the time."""
-        rested = self.resting.pop(attempt.ask.key, None) is not None
+    def reopen(self, step: ActiveStep) -> bool:
+        """Return whether a step is an input at which the run rested, which views have shown all the time."""
+        rested = self.resting.pop(step.ask.key, None) is not None
         if rested:
             self._changed()
         return rested

@@ -14,6 +14,7 @@ from app.domain.records import Record, retried
 from app.domain.runs import Transition
 from app.domain.states import RunState
 from app.engine import active_time, completion, ports, replay
+from app.engine.active_step import ActiveStep
 from app.engine.driver_context import DriverContext
 from app.engine.driver_scheduler import Ask, DriverScheduler
 from app.engine.evicted_runs import Evicted, EvictedRun
@@ -22,7 +23,6 @@ from app.engine.replay import Exchanges
 from app.engine.run_equipment import Equipment, Parked
 from app.engine.run_projection import RunProjection
 from app.engine.runner_state import Halt, OpenSteps, Reports, StopRequest
-from app.engine.step_attempt import StepAttempt
 from app.engine.step_executor import StepExecutor
 from app.engine.storage_retry import StorageRetry
 from app.engine.stores import RunLog
@@ -252,7 +252,7 @@ class Runner:
             history = [record for record in history if record.position not in self.log.loaded.decisions.dead]
         exchanges = self._exchanges.before(ask) if self._exchanges else ()
         rested = bool(self._projection.resting) and self._projection.rested_at(ask)
-        step = self._steps.by_key[ask.key] = StepAttempt(
+        step = self._steps.by_key[ask.key] = ActiveStep(
             ask=ask, idle=ask.operation.idle, history=history, exchanges=exchanges, begun=rested
         )
         self._steps.busy += not step.idle
@@ -270,11 +270,11 @@ class Runner:
         self._reports.moved = False
         self.turns += 1
 
-    def began(self, attempt: StepAttempt) -> None:
+    def began(self, step: ActiveStep) -> None:
         """Note that an attempt has begun."""
-        if not (self._projection.resting and self._projection.reopen(attempt)):
-            self._projection.announce(attempt.started_at)
-        if attempt.idle:
+        if not (self._projection.resting and self._projection.reopen(step)):
+            self._projection.announce(step.started_at)
+        if step.idle:
             self._wake()
 
     def arrived(self, record: Record) -> None:
@@ -282,10 +282,10 @@ class Runner:
         self._reports.records[record.position] = record
         self._wake()
 
-    def failed(self, attempt: StepAttempt, failure: BaseException) -> None:
+    def failed(self, step: ActiveStep, failure: BaseException) -> None:
         """Report that a step could not be executed."""
-        if self._steps.by_key.get(attempt.ask.key) is attempt:
-            self._remove(attempt.ask.key)
+        if self._steps.by_key.get(step.ask.key) is step:
+            self._remove(step.ask.key)
         self._reports.failures.append(failure)
         self._wake()
 
@@ -325,7 +325,7 @@ class Runner:
         if scheduler.ready or scheduler.reads:
             await replay.satisfy(scheduler, self.storage_retry.get_blob)
 
-    def _remove(self, key: str) -> StepAttempt:
+    def _remove(self, key: str) -> ActiveStep:
         self._steps.busy -= not self._steps.by_key[key].idle
         return self._steps.by_key.pop(key)
 

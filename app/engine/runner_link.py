@@ -14,7 +14,7 @@ from typing import Protocol
 from app import errors
 from app.domain.records import Record
 from app.engine import ports
-from app.engine.step_attempt import StepAttempt
+from app.engine.active_step import ActiveStep
 from app.engine.storage_retry import StorageRetry
 from app.engine.stores import RunLog
 
@@ -26,13 +26,13 @@ class StepOwner(Protocol):
     storage_retry: StorageRetry  # Repeats failed writes to it.
     capacity: ports.Capacity  # The run's capacity in the pool.
 
-    def began(self, attempt: StepAttempt) -> None:
+    def began(self, step: ActiveStep) -> None:
         """Note that an attempt has begun."""
 
     def arrived(self, record: Record) -> None:
         """Accept a durable record."""
 
-    def failed(self, attempt: StepAttempt, failure: BaseException) -> None:
+    def failed(self, step: ActiveStep, failure: BaseException) -> None:
         """Report that a step could not be executed."""
 
 
@@ -44,7 +44,7 @@ class RunnerLink:
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
         self._call: Callable[[str], None] | None = None
-        self._failures: list[tuple[StepAttempt, BaseException]] = []
+        self._failures: list[tuple[ActiveStep, BaseException]] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._users = 0
         self._abandoned = False
@@ -60,8 +60,8 @@ class RunnerLink:
         self.wanted = False
         self._wake()
         failures, self._failures = self._failures, []
-        for attempt, failure in failures:
-            owner.failed(attempt, failure)
+        for step, failure in failures:
+            owner.failed(step, failure)
 
     def detach(self, call: Callable[[str], None]) -> None:
         """Make steps that need the run wait from now on.
@@ -129,14 +129,14 @@ class RunnerLink:
             await (owner.log.write_log if anew else owner.log.append_log)(name, text)
         return True
 
-    def report(self, attempt: StepAttempt, failure: BaseException) -> None:
+    def report(self, step: ActiveStep, failure: BaseException) -> None:
         """Report to the attached runner, or to the next one, that a step could not be executed."""
         if self._abandoned:
             return
         if self.owner is not None:
-            self.owner.failed(attempt, failure)
+            self.owner.failed(step, failure)
         else:
-            self._failures.append((attempt, failure))
+            self._failures.append((step, failure))
             self._ask()
 
     def _wake(self) -> None:

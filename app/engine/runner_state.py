@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from app.domain.records import Record
+from app.engine.active_step import ActiveStep
 from app.engine.run_equipment import Parked
-from app.engine.step_attempt import StepAttempt
 
 Halt = Literal["pause", "stop"]
 
@@ -17,7 +17,7 @@ Halt = Literal["pause", "stop"]
 class OpenSteps:
     """The steps that are with the executor."""
 
-    by_key: dict[str, StepAttempt]  # Steps by their keys.
+    by_key: dict[str, ActiveStep]  # Steps by their keys.
     busy: int  # Number of them that do more than wait; at 0, the run releases its capacity.
     closing: list[asyncio.Task[None]] = field(default_factory=list)  # Tasks of cut-off steps that have not ended yet.
 

@@ -18,10 +18,10 @@ from app.domain.records import BLOB_BYTES, BlobRef, Record, Result
 from app.domain.runs import RunStart
 from app.domain.states import StepState
 from app.engine import journal_lines, ports, step_rules, workspace_faults
+from app.engine.active_step import ActiveStep
 from app.engine.driver_scheduler import Ask
 from app.engine.run_equipment import Equipment, Parked
 from app.engine.runner_link import RunnerLink, StepOwner
-from app.engine.step_attempt import StepAttempt
 
 T = TypeVar("T")
 
@@ -55,43 +55,43 @@ class StepExecutor:
             if committed := record.committed:
                 self._committed.setdefault(record.key, {}).update(committed)
 
-    async def execute(self, attempt: StepAttempt) -> None:
+    async def execute(self, step: ActiveStep) -> None:
         """Execute a step until one of its attempts is final; the runner receives each record and any failure."""
         try:
             owner = self.link.owner or await self.link.attached()
-            decided = self._claim(attempt, owner) if attempt.ask.key in owner.log.loaded.decisions.attempts else None
+            decided = self._claim(step, owner) if step.ask.key in owner.log.loaded.decisions.attempts else None
             while True:
-                holds_capacity = attempt.idle or self._start.run_id in owner.capacity.holders
-                if attempt.history or not holds_capacity:
-                    await self._prepare(attempt, owner)
-                if decided is None and isinstance(attempt.ask.operation, operations.AgentCall | operations.Command):
-                    await self.reserve(attempt, owner)
-                await self.announce(attempt, owner)
-                call = self.call(attempt, owner)
+                holds_capacity = step.idle or self._start.run_id in owner.capacity.holders
+                if step.history or not holds_capacity:
+                    await self._prepare(step, owner)
+                if decided is None and isinstance(step.ask.operation, operations.AgentCall | operations.Command):
+                    await self.reserve(step, owner)
+                await self.announce(step, owner)
+                call = self.call(step, owner)
                 # The run may be evicted while the performer is at work, so this frame must not refer to its runner.
                 del owner
-                result = decided or await self._perform(attempt, call)
+                result = decided or await self._perform(step, call)
                 if result is not None:
-                    record = await self.record(attempt, result)
-                    if attempt.is_last or (record is not None and record.final):
+                    record = await self.record(step, result)
+                    if step.is_last or (record is not None and record.final):
                         return
                 owner = self.link.owner or await self.link.attached()
-                decided = self._claim_again(attempt, owner) if result is None else None
+                decided = self._claim_again(step, owner) if result is None else None
         except asyncio.CancelledError:
             raise
         except BaseException as failure:  # noqa: BLE001 - the runner raises it where the run is settled
-            self.link.report(attempt, failure)
+            self.link.report(step, failure)
         finally:
-            if attempt.reservation is not None:
-                attempt.reservation.close()
+            if step.reservation is not None:
+                step.reservation.close()
 
     # -- claim: may it be performed after its earlier attempts?
 
-    def _claim(self, attempt: StepAttempt, owner: StepOwner) -> Result | None:
-        key, tries = attempt.ask.key, owner.log.loaded.decisions.attempts.get(attempt.ask.key)
+    def _claim(self, step: ActiveStep, owner: StepOwner) -> Result | None:
+        key, tries = step.ask.key, owner.log.loaded.decisions.attempts.get(step.ask.key)
         if not tries:
             return None
-        match step_rules.rescue(attempt.ask.operation, tries, self._recorded.get(key, ())):
+        match step_rules.rescue(step.ask.operation, tries, self._recorded.get(key, ())):
             case step_rules.Rescue.CRASH_LOOP:
                 error = step_rules.cut_off(key, "crash_loop", "was cut off too often", len(tries))
                 raise Parked(error.code, error)
@@ -102,78 +102,78 @@ class StepExecutor:
                 return step_rules.failed("interrupted", f"the step {key!r} was cut off and must not be repeated")
         return None
 
-    def _claim_again(self, attempt: StepAttempt, owner: StepOwner) -> Result | None:
+    def _claim_again(self, step: ActiveStep, owner: StepOwner) -> Result | None:
         # As after a kill of the service, a further attempt is made, so that the journal shows the previous one.
-        owner.log.add_event(EventType.STEP_INTERRUPTED, attempt.ask.key, {"attempt": attempt.attempt})
-        return self._claim(attempt, owner)
+        owner.log.add_event(EventType.STEP_INTERRUPTED, step.ask.key, {"attempt": step.attempt})
+        return self._claim(step, owner)
 
     # -- prepare: wait for a retry's delay, and for capacity
 
-    async def _prepare(self, attempt: StepAttempt, owner: StepOwner) -> None:
-        if attempt.history and attempt.history[-1].retry_at:
-            due = clock.instant(attempt.history[-1].retry_at)
+    async def _prepare(self, step: ActiveStep, owner: StepOwner) -> None:
+        if step.history and step.history[-1].retry_at:
+            due = clock.instant(step.history[-1].retry_at)
             await self._clock.sleep((due - self._clock.now()).total_seconds())
-        if not attempt.idle:
+        if not step.idle:
             await owner.capacity.enter()
 
-    async def reserve(self, attempt: StepAttempt, owner: StepOwner) -> None:
+    async def reserve(self, step: ActiveStep, owner: StepOwner) -> None:
         """Reserve for an operation that calls an agent; one that does not fit a limit or budget parks the run."""
-        operation, spending = attempt.ask.operation, self._equipment.spending
+        operation, spending = step.ask.operation, self._equipment.spending
         if spending is not None and capabilities.calls_agent(operation):
-            if attempt.reservation is not None:
-                attempt.reservation.close()
-            attempt.reserving = True
+            if step.reservation is not None:
+                step.reservation.close()
+            step.reserving = True
             try:
-                attempt.reservation = await spending.reserve(owner.log.loaded, attempt.ask.key, operation)
+                step.reservation = await spending.reserve(owner.log.loaded, step.ask.key, operation)
             finally:
-                attempt.reserving = False
+                step.reserving = False
 
     # -- announce: the `started` line, synced where a power cut must not forget it
 
-    async def announce(self, attempt: StepAttempt, owner: StepOwner) -> None:
+    async def announce(self, step: ActiveStep, owner: StepOwner) -> None:
         """Begin an attempt, and write its `started` line unless the step continues an earlier wait."""
         self._reach("step.before_started")
-        attempt.performing, attempt.output_at = not attempt.idle, None
-        rested = attempt.begun and not attempt.attempt
-        attempt.started_at, attempt.began_seconds = self._clock.now(), self._clock.monotonic()
-        attempt.announced_at = clock.stamp(attempt.started_at)
-        if not (attempt.idle and self._continues_waiting(attempt, owner)):
-            await self._write_started(attempt, owner)
-        if isinstance(attempt.ask.operation, operations.Input):
-            self._show_awaited(attempt, attempt.ask.operation, owner, announced=rested)
+        step.performing, step.output_at = not step.idle, None
+        rested = step.begun and not step.attempt
+        step.started_at, step.began_seconds = self._clock.now(), self._clock.monotonic()
+        step.announced_at = clock.stamp(step.started_at)
+        if not (step.idle and self._continues_waiting(step, owner)):
+            await self._write_started(step, owner)
+        if isinstance(step.ask.operation, operations.Input):
+            self._show_awaited(step, step.ask.operation, owner, announced=rested)
         self._reach("step.after_started")
-        attempt.begun = True
-        owner.began(attempt)
+        step.begun = True
+        owner.began(step)
 
-    def _continues_waiting(self, attempt: StepAttempt, owner: StepOwner) -> bool:
+    def _continues_waiting(self, step: ActiveStep, owner: StepOwner) -> bool:
         # After a restart, a wait continues as the same attempt with the same due time: another `started` line would
         # give it its whole time again.
-        key, decisions = attempt.ask.key, owner.log.loaded.decisions
+        key, decisions = step.ask.key, owner.log.loaded.decisions
         highest = decisions.highest_attempt.get(key, 0)
         if highest == 0 or highest in self._recorded.get(key, ()):
             return False
-        if isinstance(attempt.ask.operation, operations.Input) and key not in decisions.asked:
+        if isinstance(step.ask.operation, operations.Input) and key not in decisions.asked:
             return False
-        attempt.attempt = highest
-        return step_rules.due_seconds(attempt.ask.operation) is None or key in decisions.due
+        step.attempt = highest
+        return step_rules.due_seconds(step.ask.operation) is None or key in decisions.due
 
-    async def _write_started(self, attempt: StepAttempt, owner: StepOwner) -> None:
-        ask, operation, at = attempt.ask, attempt.ask.operation, attempt.announced_at
+    async def _write_started(self, step: ActiveStep, owner: StepOwner) -> None:
+        ask, operation, at = step.ask, step.ask.operation, step.announced_at
         # After a power cut an unsynced `started` line may be gone although the line of its step is present.
         tried = (owner.log.loaded.decisions.highest_attempt.get(ask.key, 0), *self._recorded.get(ask.key, ()))
-        attempt.attempt = max(tried) + 1
-        facts: dict[str, plain.Json] = {"key": ask.key, "attempt": attempt.attempt, "operation": ask.fingerprint}
+        step.attempt = max(tried) + 1
+        facts: dict[str, plain.Json] = {"key": ask.key, "attempt": step.attempt, "operation": ask.fingerprint}
         facts |= {"step_id": ask.place.step_id, "phase": ask.place.phase}
         if ask.branch:
             facts["branch"] = ask.branch
-        wait = step_rules.due_seconds(operation) if attempt.idle else None
+        wait = step_rules.due_seconds(operation) if step.idle else None
         if wait is not None:
-            facts["due_at"] = clock.stamp(attempt.started_at + timedelta(seconds=wait))
+            facts["due_at"] = clock.stamp(step.started_at + timedelta(seconds=wait))
         if isinstance(operation, operations.Gate):
-            facts["gate_id"] = gates.gate_id(self._start.run_id, ask.key, attempt.attempt)
+            facts["gate_id"] = gates.gate_id(self._start.run_id, ask.key, step.attempt)
         if isinstance(operation, operations.Input):
             facts["asked_at"] = at
-        facts |= {} if attempt.reservation is None else attempt.reservation.begin(attempt.attempt)
+        facts |= {} if step.reservation is None else step.reservation.begin(step.attempt)
         # A step that only reads leaves no trace: if a power cut takes its line, its repetition is its first attempt.
         sync = operation.outside or wait is not None or operation.on_interrupted != "rerun"
         write = functools.partial(owner.log.decide, DecisionKind.STARTED, facts, sync=sync, at=at)
@@ -181,66 +181,64 @@ class StepExecutor:
             await write()
         except errors.StorageFault as fault:
             await owner.storage_retry.retry(fault, write)
-        if attempt.reservation is not None and (release := attempt.reservation.release) is not None:
+        if step.reservation is not None and (release := step.reservation.release) is not None:
             release()
 
-    def _show_awaited(
-        self, attempt: StepAttempt, awaited: operations.Input, owner: StepOwner, *, announced: bool
-    ) -> None:
-        log, key = owner.log, attempt.ask.key
+    def _show_awaited(self, step: ActiveStep, awaited: operations.Input, owner: StepOwner, *, announced: bool) -> None:
+        log, key = owner.log, step.ask.key
         # Its time began when the run first asked it, perhaps in an earlier process.
-        attempt.started_at = clock.instant(log.loaded.decisions.asked[key])
-        attempt.announced_at = clock.stamp(attempt.started_at)
+        step.started_at = clock.instant(log.loaded.decisions.asked[key])
+        step.announced_at = clock.stamp(step.started_at)
         if isinstance(awaited, operations.Gate) and not announced:
-            gate = gates.OpenGate.of(self._start, key, attempt.attempt, awaited, log.loaded.decisions)
+            gate = gates.OpenGate.of(self._start, key, step.attempt, awaited, log.loaded.decisions)
             log.add_event(EventType.GATE_OPENED, key, self._masker.mask(gate.facts()))
 
     # -- perform: the only phase that reaches outside
 
-    async def _perform(self, attempt: StepAttempt, call: ports.Call) -> Result | None:
-        operation, run_id = attempt.ask.operation, self._start.run_id
+    async def _perform(self, step: ActiveStep, call: ports.Call) -> Result | None:
+        operation, run_id = step.ask.operation, self._start.run_id
         performer = self._equipment.performers.get(operation.kind)
         if performer is None:
             return step_rules.failed("no_performer", f"nothing here performs {operation.kind!r}")
-        if operation.outside and run_id.encode() in attempt.ask.encoded:
+        if operation.outside and run_id.encode() in step.ask.encoded:
             await self._update_snapshots()
         self._reach("step.performing")
-        attempt.away = True
+        step.away = True
         status = "interrupted"
         try:
             try:
                 result = await performer.perform(call)
             except (errors.WorkspaceFault, errors.StorageFault) as fault:
-                result = await self._perform_again(attempt, performer, call, fault)
+                result = await self._perform_again(step, performer, call, fault)
             status = result.status._value_
             if (result.status is StepState.FAILED) != (result.error is not None):
                 result = step_rules.unsound(result)
             return journal_lines.masked(self._masker, result)
         except ports.Interrupted as cut:
             # No record is written: a failure would be replayed forever, although only its process was killed.
-            _log.warning("the step %s of %s was cut off: %s", attempt.ask.key, run_id, cut.cause.message)
+            _log.warning("the step %s of %s was cut off: %s", step.ask.key, run_id, cut.cause.message)
             return None
         except Exception as error:  # noqa: BLE001 - a broken performer fails its step, not the engine
             status = StepState.FAILED.value
-            return journal_lines.masked(self._masker, workspace_faults.result_of(run_id, attempt.ask.key, error))
+            return journal_lines.masked(self._masker, workspace_faults.result_of(run_id, step.ask.key, error))
         finally:
-            attempt.duration_seconds = self._clock.monotonic() - attempt.began_seconds
-            attempt.away = False
-            if not attempt.idle and self._equipment.observe is not None:
-                self._equipment.observe(operation.kind, status, attempt.duration_seconds)
+            step.duration_seconds = self._clock.monotonic() - step.began_seconds
+            step.away = False
+            if not step.idle and self._equipment.observe is not None:
+                self._equipment.observe(operation.kind, status, step.duration_seconds)
             self._reach("step.performed")
 
     async def _perform_again(
         self,
-        attempt: StepAttempt,
+        step: ActiveStep,
         performer: ports.Performer,
         call: ports.Call,
         fault: errors.WorkspaceFault | errors.StorageFault,
     ) -> Result:
         for times in itertools.count():
             if isinstance(fault, errors.WorkspaceFault):
-                await self._wait_for_workspace(fault, attempt, times)
-            elif attempt.ask.operation.outside:
+                await self._wait_for_workspace(fault, step, times)
+            elif step.ask.operation.outside:
                 raise fault
             else:
                 # A write of files outside the folder, such as issues, waits for space too.
@@ -259,19 +257,19 @@ class StepExecutor:
         async with self.link.use() as owner:
             await owner.storage_retry.heal(fault)
 
-    async def _wait_for_workspace(self, fault: errors.WorkspaceFault, attempt: StepAttempt, times: int) -> None:
+    async def _wait_for_workspace(self, fault: errors.WorkspaceFault, step: ActiveStep, times: int) -> None:
         async with self.link.use() as owner:
-            await owner.storage_retry.postpone(fault, times, attempt.ask.key, attempt.attempt)
-            if not attempt.idle:
+            await owner.storage_retry.postpone(fault, times, step.ask.key, step.attempt)
+            if not step.idle:
                 await owner.capacity.enter()
 
-    def call(self, attempt: StepAttempt, owner: StepOwner) -> ports.Call:
+    def call(self, step: ActiveStep, owner: StepOwner) -> ports.Call:
         """Return the attempt as its performer sees it."""
-        ask, decisions = attempt.ask, owner.log.loaded.decisions
+        ask, decisions = step.ask, owner.log.loaded.decisions
         return ports.Call(
             run=self._start,
             key=ask.key,
-            attempt=attempt.attempt,
+            attempt=step.attempt,
             operation=ask.operation,
             place=ask.place,
             due_at=decisions.due.get(ask.key),
@@ -280,12 +278,12 @@ class StepExecutor:
             asked_at=decisions.asked.get(ask.key),
             retry_until_space=self._retry_until_space,
             append_log=self.link.append_log,
-            live=attempt,
+            live=step,
             masker=self._masker,
             recorded=self._recorded.get(ask.key, ()),
             committed=self._committed.get(ask.key, {}),
-            exchanges=attempt.exchanges,
-            cap_usd=None if attempt.reservation is None else attempt.reservation.cap_usd,
+            exchanges=step.exchanges,
+            cap_usd=None if step.reservation is None else step.reservation.cap_usd,
         )
 
     async def _write_log(self, name: str, text: str) -> None:
@@ -319,14 +317,14 @@ class StepExecutor:
 
     # -- record: build the line, append it, write its receipt, hand the record over
 
-    async def record(self, attempt: StepAttempt, result: Result) -> Record | None:
+    async def record(self, step: ActiveStep, result: Result) -> Record | None:
         """Make a result durable; return None for a delivery that could not be written, whose input is open again."""
         # From here on, an interruption lets the record be written, even while the run is evicted.
-        attempt.committing = True
-        delivery = attempt.ask.operation.kind == operations.Input.kind
+        step.committing = True
+        delivery = step.ask.operation.kind == operations.Input.kind
         try:
             owner = self.link.owner or await self.link.attached()
-            line = await self._build_line(attempt, owner, result)
+            line = await self._build_line(step, owner, result)
             self._reach("step.before_append")
             try:
                 record = await owner.log.append_step(line)
@@ -335,11 +333,11 @@ class StepExecutor:
                     raise
                 record = await owner.storage_retry.retry(fault, lambda: owner.log.append_step(line))
             self._reach("step.after_append")
-            self._recorded[record.key] = (*self._recorded.get(record.key, ()), attempt.attempt)
-            attempt.history.append(record)
-            if attempt.reservation is not None:
+            self._recorded[record.key] = (*self._recorded.get(record.key, ()), step.attempt)
+            step.history.append(record)
+            if step.reservation is not None:
                 # Only after the line is written: after a crash the ledger is rebuilt from the journal.
-                attempt.reservation.charge(record)
+                step.reservation.charge(record)
             if record.receipt_id is not None:
                 await self._add_receipt(owner, record)
             owner.arrived(record)
@@ -351,20 +349,20 @@ class StepExecutor:
             await self._heal(fault)
             return None
         finally:
-            attempt.committing = attempt.performing = False
+            step.committing = step.performing = False
 
-    async def _build_line(self, attempt: StepAttempt, owner: StepOwner, result: Result) -> dict[str, plain.Json]:
-        attempt.result = result
-        attempt.completed_at = self._clock.now()
-        attempt.retry_at = None
-        if result.status is StepState.FAILED and (policy := attempt.ask.operation.retry) is not None:
-            delay = step_rules.retry_delay_seconds(policy, result, len(attempt.history) + 1)
+    async def _build_line(self, step: ActiveStep, owner: StepOwner, result: Result) -> dict[str, plain.Json]:
+        step.result = result
+        step.completed_at = self._clock.now()
+        step.retry_at = None
+        if result.status is StepState.FAILED and (policy := step.ask.operation.retry) is not None:
+            delay = step_rules.retry_delay_seconds(policy, result, len(step.history) + 1)
             if delay is not None:
-                attempt.retry_at = clock.stamp(attempt.completed_at + timedelta(seconds=delay))
-        if attempt.reservation is not None and attempt.reservation.ended_by_limit(result):
+                step.retry_at = clock.stamp(step.completed_at + timedelta(seconds=delay))
+        if step.reservation is not None and step.reservation.ended_by_limit(result):
             # The next attempt parks the run, and begins once the limit is raised.
-            attempt.retry_at = clock.stamp(attempt.completed_at)
-        output, ask = result.output, attempt.ask
+            step.retry_at = clock.stamp(step.completed_at)
+        output, ask = result.output, step.ask
         encoded = output.encode() if isinstance(output, str) else b"" if output is None else plain.content(output)
         blob = None
         if len(encoded) > BLOB_BYTES:
@@ -375,7 +373,7 @@ class StepExecutor:
             operation: dict[str, plain.Json] = {"hash": ask.fingerprint, "body": body}
         else:
             operation = await self._large_operation(owner, ask, body)
-        return journal_lines.line(self._start.run_id, attempt, encoded, blob=blob, operation=operation)
+        return journal_lines.line(self._start.run_id, step, encoded, blob=blob, operation=operation)
 
     async def _large_operation(self, owner: StepOwner, ask: Ask, body: plain.Json) -> dict[str, plain.Json]:
         encoded = ask.encoded if body is ask.body else plain.canonical(body)

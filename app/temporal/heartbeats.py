@@ -11,7 +11,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from app import clock
-from app.engine import step_attempt
+from app.engine import active_step
 from app.temporal import messages
 
 _log = logging.getLogger(__name__)
@@ -26,15 +26,15 @@ class Heartbeats:
 
     def __init__(self, time: clock.Clock) -> None:
         self._clock = time
-        self._attempt: step_attempt.StepAttempt | None = None
+        self._step: active_step.ActiveStep | None = None
 
-    def follow(self, attempt: step_attempt.StepAttempt) -> None:
+    def follow(self, step: active_step.ActiveStep) -> None:
         """Report on a step from now on."""
-        self._attempt = attempt
+        self._step = step
 
     def details(self) -> tuple[dict[str, Any], ...]:
         """Return the details of the next heartbeat; empty before the first output."""
-        step = self._attempt
+        step = self._step
         if step is None or step.output_at is None:
             return ()
         age = max(0.0, (self._clock.now() - step.output_at).total_seconds())

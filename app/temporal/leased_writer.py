@@ -14,7 +14,7 @@ from typing import Any, cast
 from app import clock, errors
 from app.domain import decisions, plain
 from app.domain.records import Record
-from app.engine import outages, ports, run_equipment, runner_link, step_attempt, storage_retry, stores
+from app.engine import active_step, outages, ports, run_equipment, runner_link, storage_retry, stores
 from app.temporal.leases import Leases
 from app.temporal.replayed_runs import Superseded
 
@@ -111,14 +111,14 @@ class Owner:
         self.capacity: ports.Capacity = _Unbounded(log.loaded.start.run_id)
         self._writer = writer
 
-    def began(self, attempt: step_attempt.StepAttempt) -> None:
+    def began(self, step: active_step.ActiveStep) -> None:
         """Do nothing: followers read the events."""
 
     def arrived(self, record: Record) -> None:
         """Accept a durable record."""
         self._writer.record = record
 
-    def failed(self, attempt: step_attempt.StepAttempt, failure: BaseException) -> None:
+    def failed(self, step: active_step.ActiveStep, failure: BaseException) -> None:
         """Keep the reason why the step could not be executed."""
         self._writer.failure = failure
 
@@ -170,7 +170,7 @@ class LeasedWriter(runner_link.RunnerLink):
             if not self._users:
                 await self._give_back_unused()
 
-    def report(self, attempt: step_attempt.StepAttempt, failure: BaseException) -> None:
+    def report(self, step: active_step.ActiveStep, failure: BaseException) -> None:
         """Keep the reason why a step could not be executed."""
         self.failure = failure
 

@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import Any
 
 from app import clock, errors
-from app.engine import document_folders, open_steps, outages, step_attempt
+from app.engine import active_step, document_folders, open_steps, outages
 
 FOLDER = "workers"  # Folder of the documents.
 REPORT_SECONDS = 2.0  # Time between two reports of a worker, if its steps have changed.
@@ -32,7 +32,7 @@ _FIELDS = ("run_id", "key", "step_id", "started_at")
 
 _log = logging.getLogger(__name__)
 
-Follow = Callable[[step_attempt.StepAttempt], None]
+Follow = Callable[[active_step.ActiveStep], None]
 """Receives a step before it is performed."""
 
 
@@ -42,7 +42,7 @@ class LiveReports:
     def __init__(self, time: clock.Clock) -> None:
         self._clock = time
         self._name = hashlib.sha256(f"{socket.gethostname()} {os.getpid()}".encode()).hexdigest()[:16]
-        self._open: dict[step_attempt.StepAttempt, str] = {}
+        self._open: dict[active_step.ActiveStep, str] = {}
         self._reported_steps: list[dict[str, Any]] = []
         self._reported_at = float("-inf")
         self._known: Mapping[str, open_steps.PerformedStep] = {}
@@ -59,20 +59,20 @@ class LiveReports:
     @contextmanager
     def reported(self, run_id: str, *others: Follow) -> Iterator[Follow]:
         """Yield a function that receives the step of a run; the step is reported until the block ends."""
-        followed: list[step_attempt.StepAttempt] = []
+        followed: list[active_step.ActiveStep] = []
 
-        def follow(attempt: step_attempt.StepAttempt) -> None:
-            followed.append(attempt)
-            self._open[attempt] = run_id
+        def follow(step: active_step.ActiveStep) -> None:
+            followed.append(step)
+            self._open[step] = run_id
             for other in others:
-                other(attempt)
+                other(step)
 
         try:
             yield follow
         finally:
             # A step that is not reported any more has ended.
-            for attempt in followed:
-                del self._open[attempt]
+            for step in followed:
+                del self._open[step]
 
     async def keep(self) -> None:
         """Report until cancelled; then remove the report."""
@@ -146,7 +146,7 @@ class LiveReports:
             return False
 
 
-def _written(steps: Iterable[tuple[step_attempt.StepAttempt, str]]) -> Iterator[dict[str, Any]]:
+def _written(steps: Iterable[tuple[active_step.ActiveStep, str]]) -> Iterator[dict[str, Any]]:
     for step, run_id in steps:
         view = open_steps.shown(step)
         # Before the first try of a step begins, there is nothing to show.

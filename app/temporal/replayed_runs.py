@@ -12,6 +12,7 @@ from app.domain import usage_sums
 from app.domain.records import Record, retried
 from app.domain.states import RunState
 from app.engine import (
+    active_step,
     completion,
     driver_context,
     driver_scheduler,
@@ -19,7 +20,6 @@ from app.engine import (
     replay,
     run_equipment,
     run_projection,
-    step_attempt,
     storage_retry,
     stores,
 )
@@ -97,7 +97,7 @@ class ReplayedRun:
         """Return the living final line of a step, if there is one."""
         return next((line for line in self.living(key) if line.final), None)
 
-    def attempt(self, order: messages.StepOrder) -> step_attempt.StepAttempt:
+    def open_step(self, order: messages.StepOrder) -> active_step.ActiveStep:
         """Return the open step of an order.
 
         Raises:
@@ -113,7 +113,7 @@ class ReplayedRun:
             raise Superseded
         if ask is None or ask.fingerprint != order.operation:
             raise _differs(self.log.loaded.start.run_id, order, ask)
-        return step_attempt.StepAttempt(
+        return active_step.ActiveStep(
             ask=ask,
             idle=ask.operation.idle,
             history=retried(self.living(ask.key)).get(ask.key, []),

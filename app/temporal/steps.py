@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from app import clock, errors
 from app.domain import capabilities, gates, inputs, operations, plain, runs, states
 from app.domain.records import Record, Result
-from app.engine import child_results, journal_lines, ports, run_equipment, step_attempt, step_executor, stores
+from app.engine import active_step, child_results, journal_lines, ports, run_equipment, step_executor, stores
 from app.temporal import messages
 from app.temporal.leased_writer import LeasedWriter
 from app.temporal.leases import Leases
@@ -26,7 +26,7 @@ StartChild = Callable[[ports.Call], Awaitable[str]]
 class _OpenStep:
     found: ReplayedRun
     writer: LeasedWriter
-    attempt: step_attempt.StepAttempt
+    active: active_step.ActiveStep
     executor: step_executor.StepExecutor
 
 
@@ -57,7 +57,7 @@ class Steps:
         """Requests the end of a run for which no step waits any more."""
 
     async def perform(
-        self, order: messages.StepOrder, follow: Callable[[step_attempt.StepAttempt], None] = lambda attempt: None
+        self, order: messages.StepOrder, follow: Callable[[active_step.ActiveStep], None] = lambda step: None
     ) -> Slice:
         """Perform one try of a step, unless its final line exists, and return the line.
 
@@ -68,8 +68,8 @@ class Steps:
             if isinstance(step, Slice):
                 return step
             await self._look_at_folder(step)
-            follow(step.attempt)
-            await step.executor.execute(step.attempt)
+            follow(step.active)
+            await step.executor.execute(step.active)
             step.writer.raise_failure()
             return await self._line(step.writer)
 
@@ -77,14 +77,14 @@ class Steps:
         # As in the embedded engine when it takes a run up: steps would fail, although only the machine is wrong.
         find, found = step.found.equipment.folder_fault, step.found
         start, taken = found.log.loaded.start, found.log.loaded.decisions.taken
-        anywhere = capabilities.is_anywhere(step.attempt.ask.operation, found.equipment.services)
+        anywhere = capabilities.is_anywhere(step.active.ask.operation, found.equipment.services)
         if find is None or anywhere or found.looked_at == taken:
             return
         fault = find(start, False)
         if fault is None and (taken > 1 or found.count):
             fault = await asyncio.to_thread(find, start, True)
         if fault is not None:
-            key = step.attempt.ask.key
+            key = step.active.ask.key
             error = errors.StepError(on_this_machine(fault.message), code=fault.code, detail=fault.detail, key=key)
             raise run_equipment.Parked(fault.code, error)
         found.looked_at = taken
@@ -95,11 +95,11 @@ class Steps:
             if isinstance(step, Slice):
                 return messages.Announced(due_at=None, recorded=True)
             owner = await step.writer.attached()
-            await step.executor.announce(step.attempt, owner)
+            await step.executor.announce(step.active, owner)
             due_at = owner.log.loaded.decisions.due.get(order.key)
-            if not isinstance(step.attempt.ask.operation, operations.ChildRun):
+            if not isinstance(step.active.ask.operation, operations.ChildRun):
                 return messages.Announced(due_at=due_at, is_given=self._gives(step) is not None)
-            call = step.executor.call(step.attempt, owner)
+            call = step.executor.call(step.active, owner)
             # The start of a child may take long, and writes to the store as well.
             await step.writer.give_back()
             outcome = await self.equipment.performers[operations.ChildRun.kind].perform(call)
@@ -122,7 +122,7 @@ class Steps:
             return await self._line(step.writer)
 
     def _gives(self, step: _OpenStep) -> ports.Source | None:
-        operation = step.attempt.ask.operation
+        operation = step.active.ask.operation
         return self.equipment.looks.get(operation.name) if type(operation) is operations.Input else None
 
     async def _given(self, order: messages.StepOrder) -> Slice | None:
@@ -132,7 +132,7 @@ class Steps:
             look = self._gives(step)
             assert look is not None
             _continue(step)
-            call = step.executor.call(step.attempt, await step.writer.attached())
+            call = step.executor.call(step.active, await step.writer.attached())
             # Other callers may deliver meanwhile; the first delivery counts.
             await step.writer.give_back()
             # A source may wait for its answer, and other processes could not write to a leased run.
@@ -175,7 +175,7 @@ class Steps:
             if isinstance(step, Slice):
                 raise _decided(kind, order.key)
             _continue(step)
-            if attempt not in (None, step.attempt.attempt):
+            if attempt not in (None, step.active.attempt):
                 raise inputs.lapsed(kind, order.key)
             if _is_over(step, self.clock):
                 # No worker was there to record the default when the time was over.
@@ -237,18 +237,18 @@ class Steps:
             await writer.give_back()
 
     def _step(self, found: ReplayedRun, writer: LeasedWriter, order: messages.StepOrder) -> _OpenStep:
-        attempt, loaded = found.attempt(order), found.log.loaded
+        active, loaded = found.open_step(order), found.log.loaded
         performers = {kind: writer.performs(each) for kind, each in found.equipment.performers.items()}
         executor = step_executor.StepExecutor(loaded.start, dataclasses.replace(found.equipment, performers=performers))
         executor.link = writer
         executor.remember(found.lines.get(order.key, ()))
-        return _OpenStep(found=found, writer=writer, attempt=attempt, executor=executor)
+        return _OpenStep(found=found, writer=writer, active=active, executor=executor)
 
     async def _record(self, step: _OpenStep, result: Result) -> None:
         owner = await step.writer.attached()
         _continue(step, owner.log)
-        step.attempt.duration_seconds = max(0.0, (self.clock.now() - step.attempt.started_at).total_seconds())
-        await step.executor.record(step.attempt, journal_lines.masked(step.found.equipment.masker, result))
+        step.active.duration_seconds = max(0.0, (self.clock.now() - step.active.started_at).total_seconds())
+        await step.executor.record(step.active, journal_lines.masked(step.found.equipment.masker, result))
         step.writer.raise_failure()
         await owner.log.move(runs.Transition.begin(step.writer.run_id, clock.stamp(self.clock.now())))
 
@@ -302,35 +302,35 @@ def _decided(kind: str, key: str) -> errors.Conflict:
 
 
 def _continue(step: _OpenStep, log: stores.RunLog | None = None) -> None:
-    key, attempt, decided = step.attempt.ask.key, step.attempt, (log or step.found.log).loaded.decisions
-    attempt.attempt = decided.highest_attempt.get(key, 0)
-    if attempt.attempt == 0:
+    key, active, decided = step.active.ask.key, step.active, (log or step.found.log).loaded.decisions
+    active.attempt = decided.highest_attempt.get(key, 0)
+    if active.attempt == 0:
         raise Superseded
     tries = decided.attempts.get(key)
     at = decided.asked.get(key) or (tries[-1].at if tries else None)
     if at is not None:
-        attempt.started_at = clock.instant(at)
-        attempt.announced_at = ""
+        active.started_at = clock.instant(at)
+        active.announced_at = ""
 
 
 def _is_over(step: _OpenStep, time: clock.Clock) -> bool:
-    operation, due_at = step.attempt.ask.operation, step.found.log.loaded.decisions.due.get(step.attempt.ask.key)
+    operation, due_at = step.active.ask.operation, step.found.log.loaded.decisions.due.get(step.active.ask.key)
     has_default = isinstance(operation, operations.Gate) and operation.default is not None
     return has_default and due_at is not None and clock.instant(due_at) <= time.now()
 
 
 def _outcome(step: _OpenStep) -> Result:
-    operation = step.attempt.ask.operation
+    operation = step.active.ask.operation
     if isinstance(operation, operations.Gate) and operation.default is not None:
         return _delivered(step, gates.Answer(decision=operation.default, by_default=True))
     return Result()
 
 
 def _delivered(step: _OpenStep, delivery: gates.Answer | inputs.Delivery) -> Result:
-    operation, loaded, gate = step.attempt.ask.operation, step.found.log.loaded, None
+    operation, loaded, gate = step.active.ask.operation, step.found.log.loaded, None
     if isinstance(operation, operations.Gate):
         _continue(step)
-        key, attempt = step.attempt.ask.key, step.attempt.attempt
+        key, attempt = step.active.ask.key, step.active.attempt
         gate = gates.OpenGate.of(loaded.start, key, attempt, operation, loaded.decisions)
     if gate is not None and isinstance(delivery, gates.Answer):
         inputs.refuse_unknown(delivery.decision, gate)

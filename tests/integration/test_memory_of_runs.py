@@ -11,7 +11,7 @@ import pytest
 
 from app import bootstrap
 from app.domain import records
-from app.engine import driver_context, driver_scheduler, runner, step_attempt
+from app.engine import active_step, driver_context, driver_scheduler, runner
 from app.services import requests
 from app.storage.runs import folder_log
 from tests.integration import project as projects
@@ -60,9 +60,7 @@ async def test_a_run_that_has_ended_holds_nothing(project: projects.Project, rec
         args = {"scene_path": "Story/Scenes/SCN-the-arrival.md"} if recipe == "draft" else {}
         started = await application.runs.start(requests.StartRequest(recipe_id=recipe, args=args))
         if end == "cancelled":
-            await until(
-                lambda: any(type(one) is step_attempt.StepAttempt and one.performing for one in gc.get_objects())
-            )
+            await until(lambda: any(type(one) is active_step.ActiveStep and one.performing for one in gc.get_objects()))
             await application.runs.cancel(started.run_id)
 
         assert (await application.engine.ended(started.run_id)).value == end

@@ -12,7 +12,7 @@ pytest.importorskip("temporalio")
 
 from app.clock import FakeClock
 from app.domain import records
-from app.engine import document_folders, driver_scheduler, open_steps, step_attempt
+from app.engine import active_step, document_folders, driver_scheduler, open_steps
 from app.storage.memory_store import MemoryStore
 from app.temporal import live_reports
 from tests.unit.engine import samples
@@ -45,10 +45,10 @@ def make(time: FakeClock, documents: document_folders.Documents) -> Callable[[st
     return make
 
 
-def attempt(key: str, time: FakeClock, *, output_at: float | None = None) -> step_attempt.StepAttempt:
+def begun_step(key: str, time: FakeClock, *, output_at: float | None = None) -> active_step.ActiveStep:
     """Return a step whose attempt begins now."""
     ask = driver_scheduler.Ask(key=key, operation=samples.tool(key), place=records.Place(step_id=f"step {key}"))
-    made = step_attempt.StepAttempt(ask=ask, history=[], idle=False)
+    made = active_step.ActiveStep(ask=ask, history=[], idle=False)
     made.attempt, made.started_at = 1, time.now()
     made.output_at = None if output_at is None else time.now() + timedelta(seconds=output_at)
     return made
@@ -72,10 +72,10 @@ async def test_the_newest_step_of_each_run_is_known(
     first, second, service = (make(name) for name in "abc")
     keeping = [asyncio.create_task(each.keep()) for each in (first, second)]
     with first.reported(RUN) as follow, second.reported(RUN) as other, second.reported("r2") as third:
-        third(attempt("x", time, output_at=3))
-        follow(attempt("older", time))
+        third(begun_step("x", time, output_at=3))
+        follow(begun_step("older", time))
         time.advance(1)
-        other(attempt("newer", time))
+        other(begun_step("newer", time))
         begun = await known(service, time)
     over = await known(service, time)
     for task in keeping:
@@ -97,7 +97,7 @@ async def test_a_worker_that_is_gone_is_forgotten(
     """A report that is not renewed is valid for half a minute, and the next worker removes it."""
     killed, service = make("a"), make("c")
     with killed.reported(RUN) as follow:
-        follow(attempt("s", time))
+        follow(begun_step("s", time))
         await killed._report(documents)
         before = await known(service, time)
         time.advance(30)

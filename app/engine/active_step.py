@@ -1,4 +1,4 @@
-"""Step attempts: the state that the phases of a step share, kept over all its attempts."""
+"""Active steps: the state of an open step that its phases share, kept over all its attempts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NEVER = datetime.min.replace(tzinfo=UTC)  # Placeholder for an instant that has 
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class StepAttempt(LiveStep):
-    """A step that is open, and its present attempt."""
+class ActiveStep(LiveStep):
+    """An open step, with its present attempt."""
 
     ask: Ask  # Request of the driver.
     history: list[Record]  # Its living lines so far, of attempts that were not final.
