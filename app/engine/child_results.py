@@ -43,7 +43,7 @@ async def _output(
 ) -> dict[str, plain.Json]:
     loaded = await store.read(child)
     driver = drivers.get(loaded.start.dialect)
-    view = await dry_replay.review(loaded, driver, partial(store.read_blob, child))
+    view = await dry_replay.view_of(loaded, driver, partial(store.read_blob, child))
     return {
         "run_id": child,
         "status": status.value,

@@ -117,7 +117,7 @@ class ConversationClaims:
     async def _present(self, run_id: str, loaded: stores.Loaded) -> str | None:
         driver = self._drivers.get(loaded.start.dialect)
         read_blob = functools.partial(self._store.read_blob, run_id)
-        progress = (await dry_replay.review(loaded, driver, read_blob)).board.progress
+        progress = (await dry_replay.view_of(loaded, driver, read_blob)).board.progress
         named = (progress.machine or {}).get("sessionId")
         return loaded.start.conversation(named) if isinstance(named, str) else None
 

@@ -32,7 +32,7 @@ class DryReplays:
 
     def pop(self, loaded: Loaded) -> _DryReplay | None:
         """Remove and return the kept driver of a run, if it can take the run's further lines."""
-        # Removed while it is in use, so that two concurrent reviews never step the same driver.
+        # Removed while it is in use, so that two concurrent views never step the same driver.
         kept = self._kept.pop(loaded.start.run_id, None)
         if kept is not None and not kept.fits(loaded):
             kept.scheduler.close()
@@ -49,7 +49,7 @@ class DryReplays:
             self._kept.popitem(last=False)[1].scheduler.close()
 
 
-async def review(
+async def view_of(
     loaded: Loaded,
     driver: ports.Driver | None,
     read_blob: ReadBlob,
@@ -63,7 +63,7 @@ async def review(
 
     Args:
         elsewhere: Whether another process may be executing the run, so that its open steps are shown.
-        dry_replays: Keeps the driver for the next review of the run.
+        dry_replays: Keeps the driver for the next view of the run.
 
     Raises:
         errors.JournalCorrupt: a blob that the driver reads is missing or wrong.
@@ -149,7 +149,7 @@ async def _replayed(
     loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob, dry_replays: DryReplays | None = None
 ) -> tuple[Board, Mapping[str, Ask]]:
     dry_replay = (dry_replays and dry_replays.pop(loaded)) or _begun(loaded, driver)
-    # An error leaves a driver between two lines, from where no later review can continue.
+    # An error leaves a driver between two lines, from where no later view can continue.
     is_kept = False
     try:
         await dry_replay.advance(loaded, read_blob)

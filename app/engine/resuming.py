@@ -49,7 +49,7 @@ async def queue(log: stores.RunLog, drivers: Drivers, at: str) -> None:
 async def show(log: stores.RunLog, loaded: stores.Loaded, drivers: Drivers) -> None:
     """Update the snapshots of a run that now waits in the queue."""
     try:
-        view = await dry_replay.review(loaded, drivers.get(loaded.start.dialect), log.get_blob)
+        view = await dry_replay.view_of(loaded, drivers.get(loaded.start.dialect), log.get_blob)
     except (errors.ControlRoomError, errors.StorageFault) as fault:
         _say_outdated(log, fault)
         return

@@ -59,7 +59,7 @@ class StepExecutor:
         """Execute a step until one of its attempts is final; the runner receives each record and any failure."""
         try:
             owner = self.link.owner or await self.link.attached()
-            decided = self._claim(step, owner) if step.ask.key in owner.log.loaded.decisions.attempts else None
+            decided = self._rescue(step, owner) if step.ask.key in owner.log.loaded.decisions.attempts else None
             while True:
                 holds_capacity = step.idle or self._start.run_id in owner.capacity.holders
                 if step.history or not holds_capacity:
@@ -76,7 +76,7 @@ class StepExecutor:
                     if step.is_last or (record is not None and record.final):
                         return
                 owner = self.link.owner or await self.link.attached()
-                decided = self._claim_again(step, owner) if result is None else None
+                decided = self._rescue_again(step, owner) if result is None else None
         except asyncio.CancelledError:
             raise
         except BaseException as failure:  # noqa: BLE001 - the runner raises it where the run is settled
@@ -85,9 +85,9 @@ class StepExecutor:
             if step.reservation is not None:
                 step.reservation.close()
 
-    # -- claim: may it be performed after its earlier attempts?
+    # -- rescue: may it be performed after attempts that were cut off?
 
-    def _claim(self, step: ActiveStep, owner: StepOwner) -> Result | None:
+    def _rescue(self, step: ActiveStep, owner: StepOwner) -> Result | None:
         key, tries = step.ask.key, owner.log.loaded.decisions.attempts.get(step.ask.key)
         if not tries:
             return None
@@ -102,10 +102,10 @@ class StepExecutor:
                 return step_rules.failed("interrupted", f"the step {key!r} was cut off and must not be repeated")
         return None
 
-    def _claim_again(self, step: ActiveStep, owner: StepOwner) -> Result | None:
+    def _rescue_again(self, step: ActiveStep, owner: StepOwner) -> Result | None:
         # As after a kill of the service, a further attempt is made, so that the journal shows the previous one.
         owner.log.add_event(EventType.STEP_INTERRUPTED, step.ask.key, {"attempt": step.attempt})
-        return self._claim(step, owner)
+        return self._rescue(step, owner)
 
     # -- prepare: wait for a retry's delay, and for capacity
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from app.engine import dry_replay, ports, run_engine
 
 READY_ANSWERS = 256  # Runs whose last answer is cached as bytes.
-REVIEWS = 16  # Runs at rest whose review is cached, and growing runs whose driver is cached.
+STORED_VIEWS = 16  # Runs at rest whose view is cached, and growing runs whose driver is cached.
 COUNTED_SECONDS = 1.0
 """Time for which an answer about a run with limits is valid if other processes make calls of it or of its children."""
 
@@ -63,7 +63,7 @@ class RunReader:
         self._engine = engine
         self._drivers = drivers
         self._answers: OrderedDict[str, _Cached] = OrderedDict()
-        self._reviews: OrderedDict[tuple[str, int], asyncio.Task[views.RunView]] = OrderedDict()
+        self._stored_views: OrderedDict[tuple[str, int], asyncio.Task[views.RunView]] = OrderedDict()
         self._dry_replays: dry_replay.DryReplays | None = None
         self._forgotten = 0
         self._outputs = output_times.OutputTimes(engine, clock)
@@ -192,8 +192,8 @@ class RunReader:
         """Drop the cached state of a run; requests under way still get an answer."""
         self._forgotten += 1
         self._answers.pop(run_id, None)
-        for place in [place for place in self._reviews if place[0] == run_id]:
-            del self._reviews[place]
+        for place in [place for place in self._stored_views if place[0] == run_id]:
+            del self._stored_views[place]
 
     def _counted_until(self, is_limited: bool) -> float:
         # Other processes do not report here the calls of runs below this one.
@@ -250,17 +250,17 @@ class RunReader:
 
     async def _stored_view(self, run_id: str) -> views.RunView:
         version = (run_id, self._engine.change_number(run_id))
-        if version not in self._reviews:
-            self._reviews[version] = asyncio.ensure_future(self._reviewed(run_id))
-        self._reviews.move_to_end(version)
+        if version not in self._stored_views:
+            self._stored_views[version] = asyncio.ensure_future(self._read_stored_view(run_id))
+        self._stored_views.move_to_end(version)
         try:
-            view = await asyncio.shield(self._reviews[version])  # A named task would form a cycle with its error.
+            view = await asyncio.shield(self._stored_views[version])  # A named task would form a cycle with its error.
         except BaseException:
-            self._reviews.pop(version, None)
+            self._stored_views.pop(version, None)
             raise
         if not self._is_kept(view):
-            self._reviews.pop(version, None)
-        _limit(self._reviews, REVIEWS)
+            self._stored_views.pop(version, None)
+        _limit(self._stored_views, STORED_VIEWS)
         return view
 
     def _is_pending_elsewhere(self, view: views.RunView) -> bool:
@@ -271,12 +271,12 @@ class RunReader:
         pauses = self._engine.elsewhere and view.reason == decisions.PAUSING
         return _is_ours(view) and not pauses and not self._is_pending_elsewhere(view)
 
-    async def _reviewed(self, run_id: str) -> views.RunView:
+    async def _read_stored_view(self, run_id: str) -> views.RunView:
         # Lists do not need it.
         from app.engine import dry_replay
         from app.services import stored_views
 
-        self._dry_replays = self._dry_replays or dry_replay.DryReplays(REVIEWS)
+        self._dry_replays = self._dry_replays or dry_replay.DryReplays(STORED_VIEWS)
         try:
             return await stored_views.read(self._store, self._engine, self._drivers, run_id, self._dry_replays)
         except errors.JournalCorrupt as error:

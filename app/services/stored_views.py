@@ -31,7 +31,7 @@ async def read(
     """
     loaded = await store.read(run_id)
     driver, read_blob = drivers.get(loaded.start.dialect), functools.partial(store.read_blob, run_id)
-    view = await dry_replay.review(loaded, driver, read_blob, elsewhere=True, dry_replays=dry_replays)
+    view = await dry_replay.view_of(loaded, driver, read_blob, elsewhere=True, dry_replays=dry_replays)
     view = await _as_listed(store, run_id, view)
     # Of a run that a command has begun, or a copied one, no service performs steps.
     if engine.elsewhere and view.start.owner == "service" and not view.foreign:

@@ -312,7 +312,7 @@ async def test_a_run_that_is_deleted_while_it_is_read_is_forgotten(bench: pools.
 async def test_only_so_much_is_kept(bench: pools.Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest answers and views beyond the limits are dropped, and made again on request."""
     monkeypatch.setattr(run_reader, "READY_ANSWERS", 2)
-    monkeypatch.setattr(run_reader, "REVIEWS", 1)
+    monkeypatch.setattr(run_reader, "STORED_VIEWS", 1)
     reading_room = reader(bench)
     run_ids = [await bench.submit(*toys.tools("one")) for _ in range(4)]
     await bench.ended(*run_ids)

@@ -38,7 +38,7 @@ async def begin(program: tuple[toys.Step, ...]) -> tuple[Bench, str]:
 async def left_by(bench: Bench, run_id: str, *, files: bool = True) -> dict[str, Any]:
     """Return the lasting results of a run, without what a power cut may take from its snapshots."""
     loaded = await bench.store.read(run_id)
-    view = await dry_replay.review(loaded, toys.TOY, lambda blob: bench.store.read_blob(run_id, blob))
+    view = await dry_replay.view_of(loaded, toys.TOY, lambda blob: bench.store.read_blob(run_id, blob))
     shown = {"run.json": views.manifest(view), "cache.json": slots.snapshot(view.board.slots)}
     if files:
         shown = await bench.store.read_snapshots(run_id)
