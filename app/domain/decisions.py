@@ -138,7 +138,7 @@ class Decisions:
     """When the run first asked its gates and other inputs, by key; kept for the same time."""
     highest_attempt: dict[str, int] = field(default_factory=dict)  # Highest attempt begun by key, ever.
     reserved: dict[tuple[str, int], Reserved] = field(default_factory=dict)
-    """Reserved amounts of agent calls that have left no line yet, by key and attempt."""
+    """Amounts reserved for calls of agents, by key and attempt; `usage_sums.uncharged` returns those without a line."""
     limits: RunLimits | None = None  # The run's present limits, if a person has changed them.
     votes: dict[str, list[Vote]] = field(default_factory=dict)
     """Votes at gates that need several keys, by gate."""

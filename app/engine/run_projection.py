@@ -15,7 +15,7 @@ from app.domain.records import Record
 from app.domain.runs import Transition
 from app.domain.slots import ShownState, snapshot
 from app.domain.states import RunState
-from app.domain.usage_sums import UsageTally, uncharged
+from app.domain.usage_sums import Reserved, UsageTally, uncharged
 from app.engine import open_steps
 from app.engine.active_step import ActiveStep
 from app.engine.driver_context import DriverContext
@@ -41,12 +41,14 @@ class RunProjection:
         self._ending = end_line.ending if end_line else None
         self._updated_at: str | datetime = loaded.decisions.last_at or loaded.start.created_at
         self._completed_at = end_line.at if end_line else None
-        self._tally = UsageTally(loaded.records, loaded.decisions.reserved)
+        reserved = loaded.decisions.reserved
+        self._tally = UsageTally(loaded.records, reserved)
+        # Attempts whose reserved amounts have been replaced by their usage; the log adds those of further calls.
+        self._charged = reserved.keys() - uncharged(reserved, loaded.records).keys()
         self.status = loaded.decisions.status
         """State of the run."""
         self.records = list(loaded.records)
         """All journal lines so far, in order."""
-        loaded.decisions.reserved = uncharged(loaded.decisions.reserved, loaded.records)
         dead = loaded.decisions.dead
         self.counted = [record for record in self.records if record.final and record.position not in dead]
         """The records that count: final ones that no resume declared dead."""
@@ -116,10 +118,12 @@ class RunProjection:
         # Every step passes here, and most call no agent; the tally examines the others.
         line = record.line
         if record.usage is not None or line.get("agent_id") is not None or line.get("provider") is not None:
-            reserved = self._log.loaded.decisions.reserved
-            self._tally.add(record, reserved.pop((record.key, record.attempt), None))
+            call = record.key, record.attempt
+            reserved = self._log.loaded.decisions.reserved.get(call)
+            self._tally.add(record, None if call in self._charged else reserved)
+            self._charged.add(call)
             if record.covers is not None:
-                reserved.pop((record.key, record.covers), None)
+                self._charged.add((record.key, record.covers))
 
     def touch(self) -> None:
         """Announce a change, and mark the snapshots as outdated."""
@@ -149,7 +153,7 @@ class RunProjection:
     async def note(self, transition: Transition) -> None:
         """Write a transition to the index, with the present sums of the journals."""
         decided = self._log.loaded.decisions
-        facts = self._tally.facts(decided.first_taken_at, decided.reserved.values())
+        facts = self._tally.facts(decided.first_taken_at, self._uncharged())
         await self._log.move(dataclasses.replace(transition, facts=facts))
 
     async def show_waiting(self) -> None:
@@ -189,6 +193,10 @@ class RunProjection:
         if not isinstance(self._updated_at, str):
             self._updated_at = clock.stamp(self._updated_at)
         return self._updated_at
+
+    def _uncharged(self) -> list[Reserved]:
+        reserved = self._log.loaded.decisions.reserved
+        return [amounts for call, amounts in reserved.items() if call not in self._charged]
 
     def _shown_status(self) -> RunState:
         # The answer of the last open input is shown before the run leaves the state `waiting`.

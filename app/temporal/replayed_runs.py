@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from app import errors
-from app.domain import usage_sums
 from app.domain.records import Record, retried
 from app.domain.states import RunState
 from app.engine import (
@@ -72,10 +71,7 @@ class ReplayedRun:
             errors.NondeterminismFault, errors.DriverFault: the driver does not fit.
         """
         cast(_PresentLog, self.log).log = log
-        known, new = log.loaded.records[: self.count], log.loaded.records[self.count :]
-        # A log that was read completely also has the amounts of lines that are already counted.
-        decided = log.loaded.decisions
-        decided.reserved = usage_sums.uncharged(decided.reserved, known)
+        new = log.loaded.records[self.count :]
         self.note(new)
         for record in new:
             self.projection.add(record)
