@@ -60,6 +60,8 @@ class DecisionKind(StrEnum):
 # A look-up costs a tenth of a call of the class, and every step makes it.
 _KINDS: Mapping[str, DecisionKind] = {kind.value: kind for kind in DecisionKind}
 
+# Lines that do not change the state of their run.
+_ASIDE = frozenset({DecisionKind.VOTED, DecisionKind.LABELLED, DecisionKind.WAITING, DecisionKind.LATE})
 
 _AUTHOR = ("author",)
 
@@ -90,6 +92,14 @@ class Started:
     branch: str = ""  # Path of the branch that requested it.
     lines: int = 0  # Number of lines in steps.jsonl when it began; its result is in a later line.
     waited: bool = False  # Whether it has waited for its workspace.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """A pause or a stop that released the open attempts of a run."""
+
+    at: str  # When it released them.
+    attempts: Mapping[str, Sequence[Started]]  # Attempts begun until then, by key.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +134,8 @@ class Decisions:
     cut_seconds: float = 0.0
     """Time of attempts at work that a limit, a stop or a kill cut off and that no journal line records."""
     taken_at: str | None = None  # When a process last took it up.
-    let_go: tuple[str, dict[str, list[Started]]] | None = None
-    """When a pause or a stop released its open attempts, with those begun, by key; None once it is taken up again."""
+    released: Released | None = None
+    """The pause or stop that released its open attempts; None once it is taken up again."""
     ended: Ended | None = None  # Its ending, unless it has been resumed since.
     resumed_at: str | None = None  # When a person last resumed it after it had ended.
     overruled_at: str | None = None  # When it had ended before that.
@@ -142,7 +152,7 @@ class Decisions:
     limits: RunLimits | None = None  # The run's present limits, if a person has changed them.
     votes: dict[str, list[Vote]] = field(default_factory=dict)
     """Votes at gates that need several keys, by gate."""
-    last_at: str | None = None  # When the newest decision was made.
+    last_at: str | None = None  # When the newest decision that can change its state was made.
     known_lines: int = 0  # Number of lines that steps.jsonl must have, since it had them when a decision was written.
     given_up: bool = False
     """Whether lost lines were reported to a person; from then on, only later decisions show how many there must be."""
@@ -167,12 +177,12 @@ class Decisions:
         lines = line.get("lines")
         if isinstance(lines, int):
             self.known_lines = max(self.known_lines, lines)
-        match _KINDS[line["kind"]]:
+        match kind := _KINDS[line["kind"]]:
             case DecisionKind.TAKEN:
                 self.taken = self.taken + 1
                 self.first_taken_at = self.first_taken_at or line["at"]
                 self.taken_since_resume = True
-                self.taken_at, self.let_go = line["at"], None
+                self.taken_at, self.released = line["at"], None
                 self.cut_seconds += float(line.get("cut_seconds") or 0)
             case DecisionKind.STARTED:
                 self._start(line)
@@ -196,21 +206,17 @@ class Decisions:
                 self.ended = _ended(line)
             case DecisionKind.VOTED:
                 self.votes[line["gate_id"]] = [*self.votes.get(line["gate_id"], ()), Vote.in_line(line)]
-                return
             case DecisionKind.LABELLED:
                 self._label(line)
-                # The state of the run has not changed.
-                return
             case DecisionKind.PLACED:
                 self.placed, self.placed_host = str(line["worker"]), line.get("host")
             case DecisionKind.WAITING:
                 self._wait(line["key"], line["attempt"])
-                return
             case DecisionKind.LATE:
                 if not (isinstance(line["key"], str) and isinstance(line["blob"], Mapping)):
                     raise TypeError("a late line names its step and its blob")
-                return
-        self.last_at = line["at"]
+        if kind not in _ASIDE:
+            self.last_at = line["at"]
 
     @property
     def marks(self) -> dict[str, plain.Json]:
@@ -238,7 +244,7 @@ class Decisions:
         )
         self.attempts[begun.key] = [*self.attempts.get(begun.key, ()), begun]
         if self.paused is None:
-            self.let_go = None
+            self.released = None
         if begun.due_at is not None:
             self.due[begun.key] = begun.due_at
         if "gate_id" in line or "asked_at" in line:
@@ -260,7 +266,7 @@ class Decisions:
         self.paused_by = authors.in_line(line)
         self.cut_seconds += float(line.get("cut_seconds") or 0)
         # A limit that parks the run has already counted the time that it cuts off.
-        self.let_go = (line["at"], {} if "cut_seconds" in line else dict(self.attempts))
+        self.released = Released(at=line["at"], attempts={} if "cut_seconds" in line else dict(self.attempts))
         if gives_up(line):
             lines = line.get("lines")
             self.given_up = True
@@ -268,8 +274,8 @@ class Decisions:
 
     def _release(self, line: Mapping[str, Any]) -> None:
         # While the run is paused, no step is at work, so open attempts count until the pause.
-        if self.let_go is None or (self.paused is None and self.attempts):
-            self.let_go = (line["at"], self.attempts)
+        if self.released is None or (self.paused is None and self.attempts):
+            self.released = Released(at=line["at"], attempts=self.attempts)
         self.attempts = {}
 
     def _resume(self, line: Mapping[str, Any]) -> None:
@@ -281,7 +287,7 @@ class Decisions:
             self.due.clear()
             self.asked.clear()
         self.ended = self.cancel_requested_at = self.superseded_by = self.paused = self.pause_error = None
-        self.taken_since_resume, self.let_go = False, None
+        self.taken_since_resume, self.released = False, None
         self.attempts.clear()
         self.dead |= expand(line["dead"])
         self.overrides.update(line.get("overrides") or {})

@@ -109,7 +109,8 @@ def taken_facts(loaded: Loaded, asks: Mapping[str, Ask], now: str) -> dict[str, 
     If a pause or a stop released them, they count until that line. After a kill they count until now, since no file
     records when the process died.
     """
-    until, tries = loaded.decisions.let_go or (now, loaded.decisions.attempts)
+    decided = loaded.decisions
+    until, tries = (decided.released.at, decided.released.attempts) if decided.released else (now, decided.attempts)
     left = WithoutLine(loaded, tries, asks)
     if left.begun is None and not left.cut_off:
         return {}

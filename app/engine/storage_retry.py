@@ -123,7 +123,7 @@ class StorageRetry:
         """Give up the wait for unreadable files, since the run performs nothing any more."""
         self._cancelled.set()
 
-    def let_go(self) -> None:
+    def stop_reporting(self) -> None:
         """Stop reporting changes: the run was unloaded, and its runner must not be kept in memory."""
         self._changed = _ignored
 

@@ -114,7 +114,7 @@ class WorkflowRuns:
                 log.loaded, Slice(run_id=run_id, facts={"rests": True, **await self._shown(log.loaded)})
             )
         # A run that continued while its workflow completed a pause or an ending is taken up anew, too.
-        anew = not again or decided.let_go is not None or not decided.taken_since_resume
+        anew = not again or decided.released is not None or not decided.taken_since_resume
         if decided.cancel_requested_at is None and anew:
             await self._begin(log)
         dead = decisions.ranges(decided.dead)

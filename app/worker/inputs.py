@@ -71,7 +71,7 @@ class InputRegister:
             if not of_run and self._open.get(call.run.run_id) is of_run:
                 del self._open[call.run.run_id]
 
-    def let_go(self, run_id: str, keys: AbstractSet[str]) -> bool:
+    def drop(self, run_id: str, keys: AbstractSet[str]) -> bool:
         """Drop the open inputs of a run; False if they are others, or one is delivered, timed or has a source."""
         awaited = self._open.get(run_id, {})
         if awaited.keys() != keys or any(one.delivered.done() or self._gives(one) for one in awaited.values()):

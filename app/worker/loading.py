@@ -132,7 +132,7 @@ class Loader:
         await self._close(active_run, active_run.log)
         active_run.opened.clear()
         if active_run.runner is not None:
-            active_run.runner.storage_retry.let_go()
+            active_run.runner.storage_retry.stop_reporting()
         active_run.log = active_run.runner = None
         self.loaded.pop(active_run.run_id, None)
 

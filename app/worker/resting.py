@@ -62,9 +62,9 @@ class Resting:
     def rest(self, loaded: stores.Loaded, evicted: evicted_runs.EvictedRun) -> evicted_runs.RestingRun | None:
         """End the tasks of an evicted run that only awaits inputs; None if it awaits more, and stays unchanged."""
         run_id, steps, asked_at = loaded.start.run_id, evicted.steps, loaded.decisions.asked
-        if evicted.status is not states.RunState.WAITING or not self._register.let_go(run_id, steps.keys()):
+        if evicted.status is not states.RunState.WAITING or not self._register.drop(run_id, steps.keys()):
             return None
-        # In this order: a delivery accepted before `let_go` belongs to the tasks that `give_up` ends.
+        # In this order: a delivery accepted before `drop` belongs to the tasks that `give_up` ends.
         evicted.give_up()
         inputs = [self._input(step.ask, step.attempt, asked_at[key]) for key, step in steps.items()]
         return self._resting(loaded, inputs, evicted.updated_at, taken=True)
