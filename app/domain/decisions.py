@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from types import NoneType
@@ -231,6 +231,19 @@ class Decisions:
         if self.paused is not None:
             return RunState.PAUSED
         return RunState.RUNNING if self.taken_since_resume else RunState.PENDING
+
+    @property
+    def is_halted(self) -> bool:
+        """Return whether the run has ended, is paused or is being cancelled, so that it begins no step."""
+        return self.ended is not None or self.paused is not None or self.cancel_requested_at is not None
+
+    def awaits(self, key: str, recorded: Container[tuple[str, int]]) -> bool:
+        """Return whether the run has asked for an input that has no line yet.
+
+        Args:
+            recorded: Keys and attempts of the lines in steps.jsonl.
+        """
+        return key in self.asked and (key, self.highest_attempt.get(key, 0)) not in recorded
 
     def _start(self, line: Mapping[str, Any]) -> None:
         begun = Started(

@@ -97,11 +97,10 @@ async def asked(loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob) -> li
     """
     decided, recorded = loaded.decisions, {(record.key, record.attempt) for record in loaded.records}
     asks = await open_asks(loaded, driver, read_blob)
-    tried = {key: (ask, decided.highest_attempt.get(key, 0)) for key, ask in asks.items() if key in decided.asked}
     return [
-        OpenGate.of(loaded.start, key, attempt, ask.operation, decided)
-        for key, (ask, attempt) in tried.items()
-        if isinstance(ask.operation, Gate) and (key, attempt) not in recorded
+        OpenGate.of(loaded.start, key, decided.highest_attempt[key], ask.operation, decided)
+        for key, ask in asks.items()
+        if isinstance(ask.operation, Gate) and decided.awaits(key, recorded)
     ]
 
 

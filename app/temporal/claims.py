@@ -44,8 +44,7 @@ class Claims:
             return None
         loaded = await self._store.read(run_id)
         start, decided = loaded.start, loaded.decisions
-        rests = decided.ended or decided.paused or decided.cancel_requested_at
-        if rests or await self._is_held_above(start):
+        if decided.is_halted or await self._is_held_above(start):
             return None
         place = await self._placement.place(run_id) if self._placement.places else None
         claim_id = self._id(start, place)

@@ -150,5 +150,4 @@ class Obstacles:
 
 def _asks(loaded: stores.Loaded) -> bool:
     decided = loaded.decisions
-    rests = decided.ended is not None or decided.paused is not None or decided.cancel_requested_at is not None
-    return not (rests or decided.taken_since_resume or loaded.missing is not None)
+    return not (decided.is_halted or decided.taken_since_resume or loaded.missing is not None)

@@ -80,7 +80,7 @@ class WorkflowRuns:
         """Show that a run waits for inputs, and otherwise only for time and children."""
         async with self._steps.leases.of(run_id) as log:
             decided = log.loaded.decisions
-            if decided.ended is None and decided.paused is None and decided.cancel_requested_at is None:
+            if not decided.is_halted:
                 log.add_event(events.EventType.RUN_WAITING, None, {"keys": list(keys)})
                 await log.move(runs.Transition.wait(run_id, clock.stamp(self._equipment.clock.now())))
             start = log.loaded.start

@@ -68,7 +68,7 @@ class TimeLimits:
 
     async def _judged(self, log: stores.RunLog) -> tuple[messages.TimeLeft, run_equipment.Parked | None]:
         loaded, decided = log.loaded, log.loaded.decisions
-        if decided.paused is not None or decided.ended is not None or decided.cancel_requested_at is not None:
+        if decided.is_halted:
             return messages.TimeLeft(is_reached=decided.paused == decisions.TIME_LIMIT), None
         found = await self._steps.replayed_runs.of(log, self._steps.driver(log))
         open_tries = active_time.WithoutLine(loaded, decided.attempts, found.scheduler.asks)
@@ -108,7 +108,7 @@ class TimeLimits:
 
     async def _park(self, log: stores.RunLog, parked: run_equipment.Parked) -> bool:
         decided, start = log.loaded.decisions, log.loaded.start
-        if decided.paused is not None or decided.ended is not None or decided.cancel_requested_at is not None:
+        if decided.is_halted:
             return False
         error = self._masked(start, parked.error)
         written = {**parked.facts, "reason": parked.reason, "error": error}

@@ -39,8 +39,7 @@ class ActiveRun:
     @property
     def must_rest(self) -> bool:
         """Return whether its journal has an end, a pause or a cancel."""
-        decided = None if self.log is None else self.log.loaded.decisions
-        return decided is not None and bool(decided.ended or decided.paused or decided.cancel_requested_at)
+        return self.log is not None and self.log.loaded.decisions.is_halted
 
     @property
     def rests_unbegun(self) -> bool:

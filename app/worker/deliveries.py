@@ -205,8 +205,7 @@ class Deliveries:
 
 
 def _is_open(found: decisions.Decisions, lines: Sequence[records.Record], key: str) -> bool:
-    resting = found.ended or found.paused or found.cancel_requested_at
-    return not resting and key in found.asked and _line(lines, key, found.highest_attempt.get(key)) is None
+    return not found.is_halted and found.awaits(key, {(line.key, line.attempt) for line in lines if line.key == key})
 
 
 def _line(lines: Sequence[records.Record], key: str, attempt: int | None = None) -> records.Record | None:

@@ -87,14 +87,13 @@ class Resting:
     async def _awaited(self, loaded: stores.Loaded) -> Sequence[evicted_runs.RestingInput]:
         """Return the inputs of a run that waits for nothing else; if empty, the run must be loaded."""
         decided = loaded.decisions
-        asked_to = decided.ended or decided.paused or decided.cancel_requested_at or not decided.taken_since_resume
         timed = loaded.limits.wall_seconds is not None or loaded.limits.active_seconds is not None
         try:
             driver = ports.driver_of(self._drivers, loaded.start)
         except errors.DriverFault:
             return ()
         # Only a loaded run watches its time limits and carries out orders.
-        if asked_to or timed:
+        if decided.is_halted or not decided.taken_since_resume or timed:
             return ()
         read_blob = functools.partial(self._store.read_blob, loaded.start.run_id)
         try:
@@ -117,8 +116,7 @@ class Resting:
         key, operation = ask.key, ask.operation
         if not isinstance(operation, operations.Input) or operation.name in self._equipment.sources:
             return False
-        attempt = decided.highest_attempt.get(key, 0)
-        return key in decided.asked and key not in decided.due and (key, attempt) not in recorded
+        return key not in decided.due and decided.awaits(key, recorded)
 
     def _resting(
         self,

@@ -193,7 +193,7 @@ class RunCommands:
 
     async def _write_pause(self, log: stores.RunLog, author: Author | None) -> None:
         decided = log.loaded.decisions
-        if decided.ended or decided.paused or decided.cancel_requested_at:
+        if decided.is_halted:
             raise _wrong(log.loaded.start.run_id, decided.status, "pause", run_engine.cancelling(decided))
         self._reach("pool.before_pause")
         facts = {"reason": decisions.PAUSED_BY_PERSON, **authors.facts(author)}

@@ -106,7 +106,7 @@ def look(files: Disk, run_id: str, *, deep: bool = False) -> tuple[Authority, mi
 
 def parks(decided: decisions.Decisions) -> bool:
     """Return whether a run would execute, so that its next opening parks it."""
-    return decided.ended is None and decided.paused is None and decided.cancel_requested_at is None
+    return not decided.is_halted
 
 
 def pause(lost: missing_lines.MissingLines, run_id: str, at: str) -> dict[str, plain.Json]:
