@@ -42,6 +42,8 @@ class _Idle:
         self._store = store
         self._elsewhere = elsewhere
 
+    remote = None
+
     @cached_property
     def elsewhere(self) -> bool:
         return self._elsewhere()
@@ -61,20 +63,6 @@ class _Idle:
 
         counting = ledger.Ledger(self._store(), lambda _: spending.Quote(), clock.SystemClock())
         return await counting.counted(run_id, limits)
-
-    async def lacks(self, run_id: str, asked: Any) -> dict[str, str]:
-        return {}
-
-    async def holder(self, run_id: str) -> None:
-        return None
-
-    held_up = holder
-
-    async def performed(self) -> dict[str, Any]:
-        return {}
-
-    async def outputs(self, run_id: str) -> dict[str, str]:
-        return {}
 
     def change_number(self, run_id: str) -> int:
         return 0

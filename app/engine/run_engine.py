@@ -200,12 +200,32 @@ class RunOrders(Protocol):
         """
 
 
+class RemoteExecution(Protocol):
+    """Shows what other processes do with the runs; each method may wait for their answers."""
+
+    async def missing_capabilities(self, run_id: str, asked: Sequence[Operation]) -> Mapping[str, Lack]:
+        """Return why steps of a run cannot be performed now, by the capability that they need; empty if all can."""
+
+    async def last_outputs(self, run_id: str) -> Mapping[str, str]:
+        """Return, by step, when the open steps of a run last had output."""
+
+    async def performed_steps(self) -> Mapping[str, PerformedStep]:
+        """Return, by run, the newest of the steps that are performed."""
+
+    async def standing(self, run_id: str) -> Standing | None:
+        """Return the obstacle that keeps a pending run from beginning; None if none is known."""
+
+
 class RunViews(Protocol):
     """Shows where runs are, and what they wait for."""
 
     @property
     def elsewhere(self) -> bool:
         """Return whether other processes execute the runs, so that their state is read from their journals."""
+
+    @property
+    def remote(self) -> RemoteExecution | None:
+        """Return what shows the work of these processes; None without one, or if they cannot be asked."""
 
     def view(self, run_id: str) -> RunView | None:
         """Return the view of a loaded run; None if it is not loaded."""
@@ -224,18 +244,6 @@ class RunViews(Protocol):
 
     def waits(self, run_id: str) -> Sequence[StepWait] | None:
         """Return what the open steps of a run wait for; None if the run is neither loaded nor evicted."""
-
-    async def lacks(self, run_id: str, asked: Sequence[Operation]) -> Mapping[str, Lack]:
-        """Return why steps of a run cannot be performed now, by the capability that they need; empty if all can."""
-
-    async def outputs(self, run_id: str) -> Mapping[str, str]:
-        """Return, by step, when the open steps of a run that another process executes last had output."""
-
-    async def performed(self) -> Mapping[str, PerformedStep]:
-        """Return, by run, the newest of the steps that other processes perform."""
-
-    async def held_up(self, run_id: str) -> Standing | None:
-        """Return what keeps a pending run from beginning, if other processes execute runs; None if nothing does."""
 
     def queue_place(self, run_id: str) -> QueuePlace | None:
         """Return the place of a run in the queue for capacity; None if it does not wait there."""

@@ -157,9 +157,9 @@ class Explanations:
         elif view.status is states.RunState.PENDING:
             return self._queued(view, self._engine.standing(run_id))
         if view.status is states.RunState.PENDING and self._engine.elsewhere:
-            if before or (standing := await self._engine.held_up(run_id)) is None:
-                return await self._unbegun(run_id, view, before)
-            return self._queued(view, standing)
+            remote = self._engine.remote
+            standing = None if before or remote is None else await remote.standing(run_id)
+            return await self._unbegun(run_id, view, before) if standing is None else self._queued(view, standing)
         if view.status is states.RunState.PENDING:
             # A command creates its run before it executes it, and a stop can come between the two.
             loading = _cause(run_id, "queued", "Its command has not begun with it", view.updated_at)
@@ -271,10 +271,13 @@ class Explanations:
 
     async def _of_steps(self, run_id: str, view: views.RunView, before: list[Cause]) -> _Found:
         open_waits = await self._waits(run_id)
-        performed = [wait.operation for wait in open_waits if step_causes.is_performed(wait.operation)]
-        # Together, since neither gets an answer while the server of the workers is away.
-        outputs, lacks = await asyncio.gather(self._engine.outputs(run_id), self._engine.lacks(run_id, performed))
-        waits = [dataclasses.replace(wait, output_at=outputs.get(wait.key, wait.output_at)) for wait in open_waits]
+        asked = [wait.operation for wait in open_waits if step_causes.is_performed(wait.operation)]
+        times: Mapping[str, str] = {}
+        lacks: Mapping[str, run_engine.Lack] = {}
+        if (remote := self._engine.remote) is not None:
+            # Together, since neither gets an answer while the server of the workers is away.
+            times, lacks = await asyncio.gather(remote.last_outputs(run_id), remote.missing_capabilities(run_id, asked))
+        waits = [dataclasses.replace(wait, output_at=times.get(wait.key, wait.output_at)) for wait in open_waits]
         now, stalled_after = self._clock.now(), self._surroundings.stalled_after_seconds
         by_journal = not self._engine.elsewhere and self._engine.view(run_id) is None
         found = step_causes.causes(run_id, waits, now, stalled_after, lacks, by_journal=by_journal)

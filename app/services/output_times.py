@@ -47,13 +47,13 @@ class OutputTimes:
 
     async def look(self, run_id: str) -> None:
         """Query again for a run that was shown with such steps, unless that was done a moment ago."""
-        known = self._runs.get(run_id)
-        if known is None or self._clock.monotonic() - known.asked < LOOK_SECONDS:
+        known, remote = self._runs.get(run_id), self._engine.remote
+        if known is None or remote is None or self._clock.monotonic() - known.asked < LOOK_SECONDS:
             return
         known.asked = self._clock.monotonic()
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                found = await self._engine.outputs(run_id)
+                found = await remote.last_outputs(run_id)
         except TimeoutError:
             # A poll waits only a moment for another process.
             _log.info("not known in time when steps had output", extra={"run_id": run_id})

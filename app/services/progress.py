@@ -55,7 +55,7 @@ class ProgressReader:
                 self._ended[run.run_id, run.updated_at] = read[run.run_id]
         while len(self._ended) > KEPT_RUNS:
             self._ended.popitem(last=False)
-        performed = await self._engine.performed() if self._engine.elsewhere else {}
+        performed = {} if (remote := self._engine.remote) is None else await remote.performed_steps()
         return [self._row(run, (known | read).get(run.run_id), performed.get(run.run_id)) for run in found]
 
     def _row(

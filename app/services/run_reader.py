@@ -243,8 +243,8 @@ class RunReader:
 
             return stored_views.of_row(await self._store.summary(run_id), error), None, False
         standing = self._engine.standing(run_id)
-        if standing is None and self._is_pending_elsewhere(view):
-            standing = await self._engine.held_up(run_id)
+        if standing is None and (remote := self._engine.remote) is not None and self._is_pending_elsewhere(view):
+            standing = await remote.standing(run_id)
             view = view if standing is None else _standing(view, standing)
         return view, standing.holder if standing else None, self._is_kept(view)
 

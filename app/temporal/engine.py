@@ -21,7 +21,6 @@ from app.domain.limits import RunLimits
 from app.engine import aio, open_steps, ports, run_engine, run_equipment, stores
 from app.temporal import (
     codec,
-    heartbeats,
     live_reports,
     messages,
     registration,
@@ -35,6 +34,7 @@ from app.temporal.capacity import StepCapacity
 from app.temporal.claims import Claims
 from app.temporal.follower import LOOK_SECONDS, Follower
 from app.temporal.obstacles import Obstacles
+from app.temporal.remote_execution import RemoteExecution
 from app.temporal.replayed_runs import Superseded
 from app.temporal.run_commands import RunCommands
 from app.temporal.run_placement import RunPlacement
@@ -81,12 +81,19 @@ class TemporalEngine:
         self._client = Client(**config)
         self._steps = steps.Steps(store=store, drivers=drivers, equipment=equipment, contents=self.contents)
         self._placement = RunPlacement(store, self._steps.leases, bounds.placement)
-        self._roster = worker_roster.WorkerRoster(self._client, bounds.queue, equipment.clock, bounds.services)
         self.live, self._server = live_reports.LiveReports(self._clock), server_watch.ServerWatch(client, self._clock)
         self._commands = RunCommands(store, self._steps, equipment.clock, self.signal_run)
         claims = Claims(store, self._client, bounds.queue, self._placement)
         self.obstacles = Obstacles(store, claims, self._commands, self._look)
         """Keeps runs from beginning while other runs are in their way."""
+        self.remote = RemoteExecution(
+            client=self._client,
+            store=store,
+            roster=worker_roster.WorkerRoster(self._client, bounds.queue, equipment.clock, bounds.services),
+            live=self.live,
+            obstacles=self.obstacles,
+        )
+        """Shows what workers do."""
         self._registration = registration.Registration(self._client, equipment.clock)
         self._runs = WorkflowRuns(
             steps=self._steps,
@@ -262,20 +269,6 @@ class TemporalEngine:
     def waits(self, run_id: str) -> Sequence[open_steps.StepWait] | None:
         """Return None: what the steps of a run wait for is read from its journal."""
         return None
-
-    async def lacks(self, run_id: str, asked: Sequence[operations.Operation]) -> Mapping[str, run_engine.Lack]:
-        return await self._roster.lacks(asked, views.Placed.of((await self._store.read(run_id)).decisions))
-
-    async def outputs(self, run_id: str) -> Mapping[str, str]:
-        """Return, by step, when the open steps of a run last had output; steps without a known time are omitted."""
-        return await heartbeats.outputs(self._client, run_id)
-
-    async def performed(self) -> Mapping[str, open_steps.PerformedStep]:
-        """Return, by run, the newest of the steps that workers perform."""
-        return await self.live.known()
-
-    async def held_up(self, run_id: str) -> run_engine.Standing | None:
-        return await self.obstacles.standing(run_id)
 
     def queue_place(self, run_id: str) -> run_engine.QueuePlace | None:
         """Return None: the server has the queue."""

@@ -121,6 +121,10 @@ class Pool:
         """Return False: this process executes the runs."""
         return False
 
+    @property
+    def remote(self) -> None:
+        """Return None: no other process performs steps."""
+
     def expect(self, run_id: str) -> None:
         """Note that a run is about to be created, if recovery has not finished."""
         if self._active.expected is not None:
@@ -220,22 +224,6 @@ class Pool:
         active_run = self._active.active_runs.get(run_id)
         holder = None if active_run is None else active_run.runner or active_run.evicted
         return None if holder is None else holder.waits()
-
-    async def lacks(self, run_id: str, asked: Sequence[operations.Operation]) -> Mapping[str, run_engine.Lack]:
-        """Return an empty mapping: this process performs every step."""
-        return {}
-
-    async def outputs(self, run_id: str) -> Mapping[str, str]:
-        """Return an empty mapping: open steps have this in memory."""
-        return {}
-
-    async def performed(self) -> Mapping[str, open_steps.PerformedStep]:
-        """Return an empty mapping: this process performs every step."""
-        return {}
-
-    async def held_up(self, run_id: str) -> run_engine.Standing | None:
-        """Return None: `standing` has the obstacle."""
-        return None
 
     def queue_place(self, run_id: str) -> run_engine.QueuePlace | None:
         return self._active.capacity.place(run_id)

@@ -432,6 +432,13 @@ async def asked_for(scene: Scene, run_id: str, name: str = "perform") -> None:
     await temporal_server.until(has_asked)
 
 
+def remote(scene: Scene) -> run_engine.RemoteExecution:
+    """Return what shows the work of a scene's workers."""
+    found = scene.service.engine.remote
+    assert found is not None
+    return found
+
+
 async def is_queued(scene: Scene, run_id: str, least: int) -> bool:
     """Return whether at least this number of activities waits in the queue of a run's last activity."""
     events = (await scene.history(run_id)).events
@@ -463,13 +470,13 @@ async def test_a_step_waits_for_a_worker_that_serves_its_capability(
         command = [operations.Command(argv=("true",))]
 
         async def serves() -> bool:
-            return await scene.service.engine.lacks(run_id, command) == {}
+            return await remote(scene).missing_capabilities(run_id, command) == {}
 
         for _ in range(2):
             async with bootstrap.build(commands, WORK):
                 assert await scene.ended(run_id) is states.RunState.DONE
                 await temporal_server.until(serves)
-            left = await scene.service.engine.lacks(run_id, command)
+            left = await remote(scene).missing_capabilities(run_id, command)
 
     assert left == {"commands": run_engine.Lack(text="no worker serves commands")}
     [cause] = found.chain
@@ -491,7 +498,7 @@ async def test_a_service_needs_no_program_of_its_workers(
     async with serving(project, temporal.address, {"serve": ("tools", "commands")}) as scene:
         run_id = await scene.start("draft", args={"scene_path": "Story/Scenes/SCN-the-arrival.md"})
         asked = [operations.AgentCall(agent_id="writer-1", prompt=("Write.",), backend="said")]
-        lacks = await scene.service.engine.lacks(run_id, asked)
+        lacks = await remote(scene).missing_capabilities(run_id, asked)
         with pytest.raises(errors.RequestInvalid, match="there is no backend 'nowhere'"):
             await scene.start("m", args={"backend": "nowhere"})
 
@@ -508,7 +515,7 @@ async def test_a_step_without_any_server_is_explained(project: projects.Project,
             run_id = await scene.start("child")
             own.stop()
             loaded = await scene.service.store.read(run_id)
-            found = await scene.service.engine.lacks(run_id, [operations.Command(argv=("true",))])
+            found = await remote(scene).missing_capabilities(run_id, [operations.Command(argv=("true",))])
     finally:
         own.stop()
 
@@ -551,7 +558,7 @@ async def test_heartbeats_carry_the_time_of_the_last_output(scene: Scene):
 
     held = b"".join(event.SerializeToString() for event in (await scene.history(run_id)).events)
     assert b"output_age" not in held
-    assert await scene.service.engine.outputs(run_id) == {}
+    assert await remote(scene).last_outputs(run_id) == {}
 
 
 async def test_runs_are_found_by_search_attributes(scene: Scene):

@@ -33,8 +33,9 @@ class Elsewhere:
         self.asked = 0
         self.at = "2026-02-10T14:31:00.400Z"
         self.silent = False
+        self.remote = self
 
-    async def outputs(self, run_id: str) -> dict[str, str]:
+    async def last_outputs(self, run_id: str) -> dict[str, str]:
         """Return the time of the step's last output."""
         self.asked += 1
         if self.silent:
