@@ -15,7 +15,7 @@ from app.storage.runs import disk_store
 
 if TYPE_CHECKING:
     from app.engine import run_equipment
-    from app.worker import workspace_reservations
+    from app.worker import workspace_holds
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ Store: TypeAlias = disk_store.DiskStore
 class Engine(run_engine.RunEngine, Protocol):
     """An engine, as the process that has built it uses it."""
 
-    def start(self, *, recover: bool = True, lock: workspace_reservations.LockWorkspace | None = None) -> None:
+    def start(self, *, recover: bool = True, lock: workspace_holds.LockWorkspace | None = None) -> None:
         """Begin to execute runs."""
 
     async def recovered(self) -> int:
@@ -67,11 +67,11 @@ def embedded(parts: EngineParts) -> Engine:
     )
 
 
-def workspace_lock(data_directory: Path) -> workspace_reservations.LockWorkspace:
+def workspace_lock(data_directory: Path) -> workspace_holds.LockWorkspace:
     """Return the function that locks exclusively held workspaces against other processes."""
     locks = workspace_locks.WorkspaceLocks(data_directory)
 
-    def lock(workspace: str) -> workspace_reservations.Lock | None:
+    def lock(workspace: str) -> workspace_holds.Lock | None:
         try:
             return locks.lock(workspace)
         except errors.ConfigurationError as failure:

@@ -16,7 +16,7 @@ from app.worker.capacity import CapacityRequest, WorkerCapacity, ignored, reques
 from app.worker.eviction import IdleEvictor
 from app.worker.lineage import NOBODY, Lineage
 from app.worker.loading import Loader, Reloads, is_passing
-from app.worker.workspace_reservations import LockWorkspace, WorkspacePoller
+from app.worker.workspace_holds import LockWorkspace, WorkspacePoller
 
 _MOST_LOADS_AT_ONCE = 16
 
@@ -104,7 +104,7 @@ class ActiveRuns:
 
     def know_found(self) -> None:
         """Record that recovery has read all rows that earlier processes left."""
-        self.capacity.know_workspaces()
+        self.capacity.know_holders()
         self.ended = self.expected = None
 
     def hold_workspace(self, summary: stores.RunSummary) -> None:

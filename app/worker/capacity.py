@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from app.engine import concurrency_keys, run_engine, stores
 from app.worker.fair_rounds import FairRounds
-from app.worker.workspace_reservations import LockWorkspace, WorkspaceReservations
+from app.worker.workspace_holds import LockWorkspace, WorkspaceHolds
 
 _KEY = "\0key "  # Prefix that distinguishes a concurrency key from a folder.
 _HOLDERS_NAMED = 5
@@ -37,13 +37,13 @@ class CapacityRequest:
     """Value of the label by which capacity is shared fairly; None: runs are served in the order of arrival."""
     round: int = 0  # Its round, assigned when it joins the queue.
     granted: Callable[[], None]  # Called when capacity is granted.
-    places: tuple[str, ...] = field(init=False, default=())
-    """The places that it must hold besides capacity: its folder and its key."""
+    resources: tuple[str, ...] = field(init=False, default=())
+    """What it must hold besides capacity: its folder and its key."""
 
     def __post_init__(self) -> None:
         if self.workspace is not None or self.key is not None:
             key = None if self.key is None else _KEY + self.key
-            self.places = tuple(place for place in (self.workspace, key) if place is not None)
+            self.resources = tuple(resource for resource in (self.workspace, key) if resource is not None)
 
     def __lt__(self, other: CapacityRequest) -> bool:
         return (-self.priority, self.round, self.arrival) < (-other.priority, other.round, other.arrival)
@@ -69,10 +69,10 @@ class WorkerCapacity:
     def __init__(self, limit: int, changed: Callable[[str], None] = ignored) -> None:
         self.limit = limit
         self._changed = changed
-        self._workspaces = WorkspaceReservations()
+        self._workspaces = WorkspaceHolds()
         self._keys = concurrency_keys.ConcurrencyKeys()
         self._rounds = FairRounds()
-        self._workspaces_known = False
+        self._holders_known = False
         self._open = True
         self.holding: set[str] = set()
         """Runs that hold capacity."""
@@ -161,26 +161,26 @@ class WorkerCapacity:
         queued = {one.run_id for one in self._queued.values() if one.key == key and one.age < age}
         return self._keys.superseded(key, age, queued, running=running) - set(ancestors)
 
-    def know_workspaces(self) -> None:
-        """Record that all holders found at the start are known: from now on workspaces are granted."""
-        self._workspaces_known = True
-        for workspace in list(self._blocked):
-            self._requeue(workspace)
+    def know_holders(self) -> None:
+        """Record that all holders found at the start are known: from now on workspaces and keys are granted."""
+        self._holders_known = True
+        for resource in list(self._blocked):
+            self._requeue(resource)
         self._grant()
-        for workspace in list(self._waiting_for):
-            self._notify(workspace)
+        for resource in list(self._waiting_for):
+            self._notify(resource)
 
     def release(self, run_id: str) -> None:
         """Release a run's workspace and key, and grant the requests that waited for them."""
         workspace, key = self._workspaces.release(run_id), self._keys.release(run_id)
-        # Requests that waited for either place are examined again.
-        freed = [place for place in (workspace, None if key is None else _KEY + key) if place is not None]
-        for place in freed:
-            self._requeue(place)
+        # Requests that waited for either of them are examined again.
+        freed = [resource for resource in (workspace, None if key is None else _KEY + key) if resource is not None]
+        for resource in freed:
+            self._requeue(resource)
         if freed:
             self._grant()
-        for place in freed:
-            self._notify(place)
+        for resource in freed:
+            self._notify(resource)
 
     def obstacle(self, run_id: str) -> Obstacle | None:
         """Return why a waiting run is passed over; None if it only waits for its turn."""
@@ -218,8 +218,8 @@ class WorkerCapacity:
                 self._workspaces.hold(request.workspace, request.run_id)
             if request.key is not None:
                 self._keys.hold(request.key, request.run_id, request.age)
-            for place in request.places:
-                self._notify(place)
+            for resource in request.resources:
+                self._notify(resource)
             request.granted()
         # Only changes are announced: a request that waits for another process is examined again and again.
         for workspace in self._elsewhere ^ self._notified_elsewhere:
@@ -232,18 +232,18 @@ class WorkerCapacity:
             # The request was withdrawn or granted meanwhile: a heap cannot remove an entry from its middle.
             if self._queued.get(request.run_id) is not request:
                 continue
-            if (place := self._blocked_on(request)) is None:
+            if (resource := self._blocked_on(request)) is None:
                 return request
-            self._blocked.setdefault(place, []).append(request)
+            self._blocked.setdefault(resource, []).append(request)
         return None
 
     def _blocked_on(self, request: CapacityRequest) -> str | None:
-        if not (places := request.places):
+        if not (resources := request.resources):
             return None
         obstacle = self._obstacle(request)
         if obstacle is not None:
-            # The place whose release requeues the request: the key is the last place, the workspace the first.
-            return places[-1] if obstacle.reason == concurrency_keys.CONCURRENCY else places[0]
+            # The resource whose release requeues the request: the key is the last one, the workspace the first.
+            return resources[-1] if obstacle.reason == concurrency_keys.CONCURRENCY else resources[0]
         # The lock is tried last, because only the lock can be held by another process.
         if request.workspace is None or self._workspaces.lock(request.workspace):
             return None
@@ -252,7 +252,7 @@ class WorkerCapacity:
         return request.workspace
 
     def _obstacle(self, request: CapacityRequest) -> Obstacle | None:
-        if not self._workspaces_known and request.places:
+        if not self._holders_known and request.resources:
             return Obstacle(reason="recovering")
         if request.workspace is not None:
             holder = self._workspaces.holder(request.workspace, request.run_id, request.ancestors)
@@ -265,23 +265,23 @@ class WorkerCapacity:
 
     def _enqueue(self, request: CapacityRequest) -> None:
         self._queued[request.run_id] = request
-        for place in request.places:
-            self._waiting_for.setdefault(place, {})[request.run_id] = None
+        for resource in request.resources:
+            self._waiting_for.setdefault(resource, {})[request.run_id] = None
         heapq.heappush(self._heap, request)
 
     def _dequeue(self, run_id: str) -> None:
-        for place in self._queued.pop(run_id).places:
-            waiting = self._waiting_for[place]
+        for resource in self._queued.pop(run_id).resources:
+            waiting = self._waiting_for[resource]
             del waiting[run_id]
             if not waiting:
-                del self._waiting_for[place]
+                del self._waiting_for[resource]
 
-    def _notify(self, workspace: str) -> None:
-        for run_id in self._waiting_for.get(workspace, ()):
+    def _notify(self, resource: str) -> None:
+        for run_id in self._waiting_for.get(resource, ()):
             self._changed(run_id)
 
-    def _requeue(self, workspace: str) -> None:
-        for request in self._blocked.pop(workspace, ()):
+    def _requeue(self, resource: str) -> None:
+        for request in self._blocked.pop(resource, ()):
             heapq.heappush(self._heap, request)
 
 

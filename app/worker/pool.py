@@ -21,7 +21,7 @@ from app.worker.eviction import KEPT_LOADED
 from app.worker.run_commands import LEAVING_SECONDS, RunCommands
 from app.worker.time_limits import TimeLimits
 from app.worker.waiting_performers import ChildRuns, StartChild, Timers
-from app.worker.workspace_reservations import LockWorkspace
+from app.worker.workspace_holds import LockWorkspace
 
 DEFAULT_LIMIT = 8  # Most runs that execute at a time.
 DEFAULT_GRACE_SECONDS = 10.0  # Grace period of open steps at a stop.

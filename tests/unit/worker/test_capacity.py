@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.worker import capacity, workspace_reservations
+from app.worker import capacity, workspace_holds
 from app.worker.capacity import CapacityRequest
 
 ARRIVALS = itertools.count()
@@ -24,7 +24,7 @@ class Line:
         )
         self.granted: list[str] = []
         if known:
-            self.capacity.know_workspaces()
+            self.capacity.know_holders()
 
     def join(self, run_id: str, priority: int = 0, workspace: str | None = None, *ancestors: str) -> None:
         """Request capacity."""
@@ -157,7 +157,7 @@ def test_no_workspace_is_granted_before_the_holders_are_known() -> None:
     assert line.capacity.obstacle("early") == capacity.Obstacle(reason="recovering")
 
     line.capacity.hold("/w", "found")
-    line.capacity.know_workspaces()
+    line.capacity.know_holders()
 
     assert line.granted == ["sharing"]
     assert line.capacity.obstacle("early") == capacity.Obstacle(reason="workspace_busy", holder="found")
@@ -173,7 +173,7 @@ def test_each_change_of_a_waiting_runs_obstacle_is_reported() -> None:
     line.join("waiting", 0, "/w")
     line.join("other", 0, "/v")
     line.capacity.hold("/w", "found")
-    line.capacity.know_workspaces()
+    line.capacity.know_holders()
     line.join("first", 1, "/w")
     line.end("found")
 
@@ -207,7 +207,7 @@ def test_the_last_reported_obstacle_is_the_present_one(
     line.capacity.join(*(line.ticket(f"r{number}", *wish) for number, wish in enumerate(wishes)))
     holding = ["found"]
     shown = {f"r{number}": line.capacity.obstacle(f"r{number}") for number in range(len(wishes))}
-    deeds = [lambda: line.capacity.know_workspaces(), lambda: outside.busy.clear(), lambda: line.capacity.look_again()]
+    deeds = [lambda: line.capacity.know_holders(), lambda: outside.busy.clear(), lambda: line.capacity.look_again()]
     for number in range(2 * len(wishes) + 4):
         before = len(line.granted)
         line.reported.clear()
@@ -266,7 +266,7 @@ class Outside:
         self.busy = set(busy)
         self.ours: list[str] = []
 
-    def lock(self, workspace: str) -> workspace_reservations.Lock | None:
+    def lock(self, workspace: str) -> workspace_holds.Lock | None:
         """Lock a workspace for this process."""
         if workspace in self.busy:
             return None

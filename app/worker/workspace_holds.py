@@ -1,4 +1,4 @@
-"""Workspace reservations: track folders that a run holds alone, from its start to its end."""
+"""Workspace holds: track folders that a run holds alone, from its start to its end."""
 
 # A child in its parent's folder would wait for its parent, which waits for the child. So a run may enter a workspace
 # that an ancestor holds; siblings exclude one another, and unrelated runs wait for all of them. After a restart
@@ -26,7 +26,7 @@ LockWorkspace: TypeAlias = Callable[[str], Lock | None]
 """Locks a workspace against other processes; returns None if another process holds it."""
 
 
-class WorkspaceReservations:
+class WorkspaceHolds:
     """Tracks which run holds which workspace.
 
     A descendant of the holder may hold the same workspace too; otherwise a parent would wait for its child, and the
