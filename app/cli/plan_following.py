@@ -54,7 +54,7 @@ def rests(plan: JsonObject) -> bool:
     from app.domain import plan_files
     from app.flows.session_plan import rules
 
-    return rules.at_rest(plan_files.from_json(plan))
+    return rules.is_settled(plan_files.from_json(plan))
 
 
 class _Printer:

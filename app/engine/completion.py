@@ -116,7 +116,7 @@ class Completion:
     async def declare_corrupt(self, error: errors.JournalCorrupt) -> RunState:
         """Show the run as failed because its journal is damaged; the journal is not changed."""
         self._run_log.add_event(EventType.RECOVERY_CORRUPT, None, error.detail)
-        self._projection.rest(RunState.FAILED, None, error.to_json())
+        self._projection.settle(RunState.FAILED, None, error.to_json())
         await self._projection.move(Transition.end(self._run_id, RunState.FAILED, self._projection.now(), error.code))
         return RunState.FAILED
 
@@ -149,7 +149,7 @@ class Completion:
 
     async def _show_pause(self, reason: str | None, error: Mapping[str, plain.Json] | None) -> RunState:
         code = str(error["code"]) if error else None
-        self._projection.rest(RunState.PAUSED, reason, error)
+        self._projection.settle(RunState.PAUSED, reason, error)
         if not self._pause_is_shown:
             self._pause_is_shown = True
             self._run_log.add_event(

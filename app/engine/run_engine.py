@@ -32,7 +32,7 @@ class EngineStatus:
 
     running: int  # Runs that hold capacity.
     queued: int  # Runs that wait for capacity.
-    resting: int  # Runs that only wait, loaded or evicted, and those that a fault parked.
+    idle: int  # Runs that only wait, loaded or evicted, and those that a fault parked.
     limit: int  # Most runs that execute at a time.
     stopping: bool  # Whether it is shutting down.
     server_away_since: str | None = None

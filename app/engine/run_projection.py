@@ -167,7 +167,7 @@ class RunProjection:
         elif not waits and self.status is RunState.WAITING:
             await self.move(Transition.begin(self._start.run_id, self.now()))
 
-    def rest(self, status: RunState, reason: str | None, error: Mapping[str, plain.Json] | None) -> None:
+    def settle(self, status: RunState, reason: str | None, error: Mapping[str, plain.Json] | None) -> None:
         """Show the state in which the run rests, with the reason."""
         self.status = status
         self.resting = {}
@@ -182,7 +182,7 @@ class RunProjection:
         end_line = self._log.loaded.decisions.ended
         self._ending = ending
         self._completed_at = end_line.at if end_line else self.now()
-        self.rest(status, None, error)
+        self.settle(status, None, error)
 
     def now(self) -> str:
         """Return the present instant in the form of JSON."""

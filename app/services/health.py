@@ -57,7 +57,7 @@ class Health:
             status="ready",
             running=status.running,
             queued=status.queued,
-            resting=status.resting,
+            resting=status.idle,
             limit=status.limit,
             temporal_away_since=status.server_away_since,
         )

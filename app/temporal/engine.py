@@ -309,7 +309,7 @@ class TemporalEngine:
         limit = self._bounds.steps if self._works else 0
         away = self._server.away_since
         return run_engine.EngineStatus(
-            running=0, queued=0, resting=0, limit=limit, stopping=self._stopping, server_away_since=away
+            running=0, queued=0, idle=0, limit=limit, stopping=self._stopping, server_away_since=away
         )
 
     # -- helpers

@@ -37,14 +37,14 @@ class ActiveRun:
     interrupts: bool = False  # Whether a pause, of which its released runner cannot learn, cuts off its open steps.
 
     @property
-    def must_rest(self) -> bool:
-        """Return whether its journal has an end, a pause or a cancel."""
+    def is_halted(self) -> bool:
+        """Return whether it is loaded, and its journal has an end, a pause or a cancel."""
         return self.log is not None and self.log.loaded.decisions.is_halted
 
     @property
-    def rests_unbegun(self) -> bool:
-        """Return whether it was paused before it began, and has not left yet."""
-        return self.must_rest and self.log is not None and not self.log.loaded.decisions.taken_since_resume
+    def is_halted_unbegun(self) -> bool:
+        """Return whether it was halted before it began, and has not left yet."""
+        return self.is_halted and self.log is not None and not self.log.loaded.decisions.taken_since_resume
 
 
 class CapacityHold:

@@ -279,7 +279,7 @@ class Pool:
         return run_engine.EngineStatus(
             running=capacity.in_use,
             queued=(queued := capacity.queued + len(self._active.unread)),
-            resting=max(0, visible - capacity.in_use - queued) + len(self._active.parked),
+            idle=max(0, visible - capacity.in_use - queued) + len(self._active.parked),
             limit=capacity.limit,
             stopping=self._active.stopping,
             stalled=self._stall_watch.count if self._stall_watch is not None else 0,

@@ -205,7 +205,7 @@ class RunCommands:
         if (summary := await self._inactive(run_id, "unpause")) is not None:
             return await self._unpause_inactive(summary, author)
         active_run = self._active.active_runs[run_id]
-        if may_leave and active_run.rests_unbegun:
+        if may_leave and active_run.is_halted_unbegun:
             return None
         log = await self._active.load_now(active_run)
         shown = _runner(active_run).view().status
@@ -340,7 +340,7 @@ class RunCommands:
     async def _proceed(self, active_run: ActiveRun) -> None:
         """Let a run that was loaded for a command continue: at its place in the queue if it was there, else at once."""
         displaced, active_run.displaced = active_run.displaced, False
-        if not displaced or active_run.log is None or self._active.stopping or active_run.must_rest:
+        if not displaced or active_run.log is None or self._active.stopping or active_run.is_halted:
             self._active.advance(active_run)
             return
         # Otherwise it would begin the steps that need no capacity, without the key and workspace that it waits for.

@@ -101,7 +101,7 @@ def startable(plan: plans.Plan, limit: int) -> list[plans.Task]:
     return [task for task in plan.tasks if task.status is plans.TaskState.PENDING][: max(free, 0)]
 
 
-def at_rest(plan: plans.Plan) -> bool:
+def is_settled(plan: plans.Plan) -> bool:
     """Return whether a plan can change only by an action from outside."""
     if plan.awaits_chief or any(task.status is plans.TaskState.RUNNING for task in plan.tasks):
         return False

@@ -127,7 +127,7 @@ class Planner:
         if waiting is not None:
             if waiting.open is not None and waiting.open.plan != plan:
                 waiting.bell.set()
-        elif self._plan_runs.is_away(session_id) and not rules.at_rest(plan):
+        elif self._plan_runs.is_away(session_id) and not rules.is_settled(plan):
             self.look_at(session_id)
 
     def _begin(self, work: Any, session_id: str) -> None:
@@ -193,7 +193,7 @@ class Planner:
                 news = self._repository.news(session_id)
                 plan = await self.current(session_id)
                 left, known = until - self._clock.monotonic(), plan.revision if known is None else known
-                if plan.revision != known or rules.at_rest(plan) or left <= 0 or released.done():
+                if plan.revision != known or rules.is_settled(plan) or left <= 0 or released.done():
                     return plan
                 # An announced change may have been read before its announcement.
                 await aio.wait_first(self._written(news), self._clock.sleep(left), asyncio.wait([released]))
@@ -228,7 +228,7 @@ class Planner:
         await news.wait()
 
     async def _rests(self, plan: plans.Plan) -> bool:
-        if rules.at_rest(plan):
+        if rules.is_settled(plan):
             return True
         under_way = running(plan)
         # A running task without a run is about to get one.

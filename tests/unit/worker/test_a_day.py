@@ -137,7 +137,7 @@ class Day(pools.Bench):
         for _ in range(3000):
             self.advance(MINUTE)
             await pools.idle()
-            if not self.pool.status().resting and not self.pool.status().queued and not self.pool.status().running:
+            if not self.pool.status().idle and not self.pool.status().queued and not self.pool.status().running:
                 found = [RunState(await self.status(run_id)) for run_id in self.accepted]
                 if all(state.finished for state in found):
                     return
@@ -175,7 +175,7 @@ async def check(place: Path, seed: int, hours: float) -> None:
         assert decided(day, run_id)["ended"] == 1, run_id
         assert (events.count("run.created"), events.count("run.ended")) == (1, 1), run_id
         assert (await day.store.maintenance.verify(run_id))["ok"], run_id
-    assert (status.running, status.queued, status.resting) == (0, 0, 0)
+    assert (status.running, status.queued, status.idle) == (0, 0, 0)
     for run_id in day.accepted:
         lock = os_disk.lock(str(day.place / layout.run_folder(run_id)))
         assert lock is not None, run_id

@@ -164,7 +164,7 @@ async def test_the_promises_hold(seed: int, kept_loaded: int) -> None:
 
     status = bench.pool.status()
 
-    assert (status.running, status.queued, status.resting) == (0, 0, 0)
+    assert (status.running, status.queued, status.idle) == (0, 0, 0)
     assert bench.pool._active.capacity._workspaces._holders == {}
 
     await bench.close()

@@ -83,7 +83,7 @@ async def test_cancelling_a_parent_cancels_its_children() -> None:
 
     assert await bench.ended(run_id) == [RunState.CANCELLED]
 
-    await bench.until(lambda: not bench.pool.status().resting and not bench.pool.status().running)
+    await bench.until(lambda: not bench.pool.status().idle and not bench.pool.status().running)
 
     assert await bench.every_status() == ["cancelled"] * 3
 

@@ -64,7 +64,7 @@ async def test_an_answer_wakes_the_run() -> None:
     assert there.pool.view(run_id) is None
     assert [gate.key for gate in there.pool.open_gates(run_id)] == ["ask"]
     assert await there.status(run_id) == "waiting"
-    assert there.pool.status().resting == 1
+    assert there.pool.status().idle == 1
 
     await pools.soon(there.pool.deliver(run_id, "ask", gates.Answer(decision="approve", message="go on")))
 
@@ -382,7 +382,7 @@ async def test_a_folder_that_is_gone_ends_the_wait() -> None:
     await there.at_rest(run_id)
 
     assert there.pool.open_gates(run_id) == []
-    assert there.pool.status().resting == 0
+    assert there.pool.status().idle == 0
 
     await there.close()
 
@@ -458,7 +458,7 @@ async def test_an_order_in_the_moment_of_eviction(order: str, turns: int) -> Non
 
     assert await there.status(run_id) in {expected, "running" if order == "stop" else expected}
     assert there.toolbox.executed == ["one/1", "two/1"][: 2 if order == "decide" else 1]
-    assert there.pool.status().resting == 0
+    assert there.pool.status().idle == 0
 
     await there.close()
 

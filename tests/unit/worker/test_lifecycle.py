@@ -261,7 +261,7 @@ async def test_an_idle_run_holds_no_capacity(bench: Bench) -> None:
 
     assert await bench.ended(run_id) == [RunState.DONE]
 
-    await bench.until(lambda: bench.pool.status().resting == 5)
+    await bench.until(lambda: bench.pool.status().idle == 5)
     bench.advance(60)
 
     assert await bench.ended(*waiting) == [RunState.DONE] * 5

@@ -51,7 +51,7 @@ async def test_a_run_at_a_gate_waits_again_without_being_loaded() -> None:
     assert (asked.gate_id, asked.attempt) == (gates.gate_id(run_id, "ask", 1), 1)
     assert standing is not None
     assert (standing.status, [step.key for step in standing.open]) == (RunState.WAITING, ["ask"])
-    assert (bench.pool.status().resting, bench.pool.status().queued) == (1, 0)
+    assert (bench.pool.status().idle, bench.pool.status().queued) == (1, 0)
     assert bench.store._parts.opener.logs == {}
     assert written(bench, run_id) == before
 
@@ -73,12 +73,12 @@ async def test_runs_of_plans_are_not_counted() -> None:
     bench, run_id = await restarted()
     plan = await bench.submit(*ASKING, run_id="sp_20260210_aaaaaa")
     await bench.shown(plan, RunState.WAITING)
-    await bench.until(lambda: bench.pool.status().resting == 1)
+    await bench.until(lambda: bench.pool.status().idle == 1)
     await pools.soon(bench.pool.deliver(run_id, "ask", APPROVE, 1))
     await bench.ended(run_id)
     await bench.at_rest(run_id)
 
-    assert (bench.pool.status().running, bench.pool.status().queued, bench.pool.status().resting) == (0, 0, 0)
+    assert (bench.pool.status().running, bench.pool.status().queued, bench.pool.status().idle) == (0, 0, 0)
 
     await bench.close()
 

@@ -188,7 +188,7 @@ async def test_an_orderly_stop_does_not_count_as_a_fault() -> None:
     await bench.close()
     await pools.soon(bench.pool.watch())
 
-    assert bench.pool.status() == run_engine.EngineStatus(running=0, queued=0, resting=0, limit=8, stopping=True)
+    assert bench.pool.status() == run_engine.EngineStatus(running=0, queued=0, idle=0, limit=8, stopping=True)
 
 
 async def _interrupted(bench: Bench, run_id: str) -> bool:

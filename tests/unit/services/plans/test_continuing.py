@@ -290,7 +290,7 @@ async def test_the_run_of_a_plan_does_not_count_as_a_run(harness: Harness, tmp_p
 
     assert await harness.runs() == []
     assert sum((await harness.application.health.census()).values()) == 0
-    assert (status.running, status.queued, status.resting) == (0, 0, 0)
+    assert (status.running, status.queued, status.idle) == (0, 0, 0)
     for order in (harness.application.runs.cancel, harness.application.runs.pause, harness.application.runs.delete):
         with pytest.raises(errors.NotFound):
             await order(session_id)
