@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from app import clock, errors
 from app.domain import authors, decisions, gates, plain, runs, slots, views
-from app.engine import dry_replay, ports, run_engine, step_rules, stores
+from app.engine import dry_replay, ports, run_engine, stores
 from app.engine.run_equipment import Equipment
 
 Drivers = Mapping[str, ports.Driver]
@@ -24,9 +24,12 @@ async def resume(log: stores.RunLog, how: run_engine.Resume, drivers: Drivers, e
         errors.RequestInvalid: there is no such step; `recipe_differs`: the kept steps do not fit the overrides.
         errors.StorageFault: the resume could not be made durable.
     """
-    dead = step_rules.dead_positions(log.loaded, how.from_key)
+    # The start of a service does not need it.
+    from app.engine import resume_rules
+
+    dead = resume_rules.dead_positions(log.loaded, how.from_key)
     sent_on = _sent_on(log.loaded, dead, how.overrides)
-    step_rules.refuse_outdated(log.loaded, dead, sent_on.start)
+    resume_rules.refuse_outdated(log.loaded, dead, sent_on.start)
     if how.overrides:
         await _make_sure_it_replays(sent_on, drivers, log, equipment)
     spans: plain.Json = decisions.ranges(dead)

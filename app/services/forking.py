@@ -10,7 +10,7 @@ from typing import Any
 
 from app import errors
 from app.domain import authors, gates, plain, runs, states
-from app.engine import conversation_claims, fork_replay, ports, run_engine, step_rules, stores
+from app.engine import conversation_claims, fork_replay, ports, resume_rules, run_engine, stores
 from app.services import faults, requests, run_reader, voting
 from app.services.fork_requests import Forked, ForkRequest
 from app.services.starting import Starter
@@ -144,7 +144,7 @@ class Forks:
             raise errors.RequestInvalid(message, code="unknown_dialect")
         _refuse_shared_conversation(source.start)
         key = request.from_key if request.line is None else _key_at(source, request.line)
-        candidates = step_rules.lasting(source, key)
+        candidates = resume_rules.lasting(source, key)
         renewed = await self._starter.renewed(source.start, request)
         asks = requests.StartRequest(parent_run_id=request.parent_run_id, runs_above=request.runs_above)
         parent = await self._above(asks, asked_by)

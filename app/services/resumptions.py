@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from app import errors
 from app.domain import records, runs, states, views
-from app.engine import fork_replay, ports, step_rules, stores
+from app.engine import fork_replay, ports, resume_rules, stores
 from app.services.requests import Moved, ResumeRequest, Started, is_child_of, times_again
 from app.services.starting import Starter
 
@@ -56,8 +56,8 @@ class Resumptions:
         source = await self._store.read(run_id)
         overrides = await self._starter.renewed(source.start, wanted)
         start = dataclasses.replace(source.start.overridden(overrides), limits=source.limits)
-        dead = frozenset(step_rules.dead_positions(source, wanted.from_key))
-        step_rules.refuse_outdated(source, dead, start)
+        dead = frozenset(resume_rules.dead_positions(source, wanted.from_key))
+        resume_rules.refuse_outdated(source, dead, start)
         candidates = tuple(record for record in fork_replay.living(source) if record.position not in dead)
         driver = self._drivers.get(start.dialect)
         if driver is None:

@@ -11,7 +11,7 @@ from app import clock
 from app.domain import plain
 from app.domain.decisions import DecisionKind
 from app.domain.states import RunState
-from app.engine import probes, refusal_performers, runner, step_rules
+from app.engine import probes, refusal_performers, resume_rules, runner
 from app.engine.run_equipment import Equipment
 from app.storage import memory_store
 from app.tools import issue_performer
@@ -49,7 +49,7 @@ class Stored:
     async def resume(self, from_key: str | None = None) -> RunState:
         """Resume the ended run."""
         log = await self.store.open(self.start.run_id)
-        dead = step_rules.dead_positions(log.loaded, from_key)
+        dead = resume_rules.dead_positions(log.loaded, from_key)
         await log.decide(DecisionKind.RESUMED, {"dead": [[position, position] for position in sorted(dead)]})
         await log.close()
         self.tables.asked.clear()

@@ -6,7 +6,7 @@ import pytest
 
 from app import errors
 from app.domain import records
-from app.engine import driver_context, driver_scheduler, replay, step_rules
+from app.engine import driver_context, driver_scheduler, replay, resume_rules
 from tests.unit.engine import samples
 
 
@@ -146,7 +146,7 @@ def _positions(lines, *, causes=(), from_key=None, dead=()):
     loaded.decisions.apply(
         {"kind": "ended", "at": samples.AT, "status": "failed", "lines": len(lines), "head": "", "causes": list(causes)}
     )
-    return step_rules.dead_positions(loaded, from_key)
+    return resume_rules.dead_positions(loaded, from_key)
 
 
 def test_a_resume_repeats_the_cause_and_the_later_steps():

@@ -12,7 +12,7 @@ from app import clock, errors
 from app.dialects.amplifier import Amplifier, parse, walk
 from app.domain import decisions, library, operations, plain, records
 from app.domain.states import RunState
-from app.engine import ports, probes, refusal_performers, runner, step_rules
+from app.engine import ports, probes, refusal_performers, resume_rules, runner
 from app.engine.run_equipment import Equipment
 from app.services import arguments as control_arguments
 from tests.unit.engine import logs, samples
@@ -192,7 +192,7 @@ class Run:
     async def resume(self, **overrides: Any) -> RunState:
         """Resume the ended run, as a person does."""
         log = logs.ListLog(self.disk)
-        dead = sorted(step_rules.dead_positions(log.loaded, None))
+        dead = sorted(resume_rules.dead_positions(log.loaded, None))
         facts = {"dead": decisions.ranges(dead), "overrides": overrides}
         await log.decide(decisions.DecisionKind.RESUMED, facts)
         self.disk.row = RunState.PENDING

@@ -10,7 +10,7 @@ import pytest
 from app.dialects.amplifier import calls, replies
 from app.domain import decisions, library, records
 from app.domain.states import RunState
-from app.engine import step_rules
+from app.engine import resume_rules
 from tests.unit.dialects.amplifier import recipe_harness
 from tests.unit.dialects.amplifier.recipe_harness import broke, flaws, later, parsed, ran, recipe, step
 from tests.unit.engine import logs
@@ -198,7 +198,7 @@ class _Opening(asyncio.Event):
 
 async def _send_on(made: recipe_harness.Run, key: str) -> None:
     log = logs.ListLog(made.disk)
-    dead = sorted(step_rules.dead_positions(log.loaded, key))
+    dead = sorted(resume_rules.dead_positions(log.loaded, key))
     await log.decide(decisions.DecisionKind.RESUMED, {"dead": decisions.ranges(dead), "overrides": {}})
     made.disk.row = RunState.PENDING
 

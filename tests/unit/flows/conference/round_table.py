@@ -11,7 +11,7 @@ from typing import Any
 from app import clock, errors
 from app.domain import decisions, library, operations, plain, records
 from app.domain.states import RunState
-from app.engine import ports, probes, refusal_performers, runner, step_rules
+from app.engine import ports, probes, refusal_performers, resume_rules, runner
 from app.engine.run_equipment import Equipment
 from app.flows import conference
 from app.flows.conference import schema
@@ -220,7 +220,7 @@ class Held:
     async def resume(self) -> RunState:
         """Resume the ended run, as a person does."""
         log = logs.ListLog(self.disk)
-        dead = sorted(step_rules.dead_positions(log.loaded, None))
+        dead = sorted(resume_rules.dead_positions(log.loaded, None))
         facts = {"dead": decisions.ranges(dead), "overrides": {}}
         await log.decide(decisions.DecisionKind.RESUMED, facts)
         self.disk.row = RunState.PENDING

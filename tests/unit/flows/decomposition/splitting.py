@@ -15,7 +15,7 @@ from app.agents.performer import AgentPerformer
 from app.domain import library, operations, plain, records
 from app.domain.decisions import DecisionKind
 from app.domain.states import RunState
-from app.engine import ports, probes, runner, step_rules
+from app.engine import ports, probes, resume_rules, runner
 from app.engine.run_equipment import Equipment
 from app.flows import decomposition
 from app.flows.registry import DRIVERS
@@ -208,7 +208,7 @@ class Split:
     async def resume(self) -> RunState:
         """Resume the failed run."""
         log: Any = logs.ListLog(self.disk)
-        dead = step_rules.dead_positions(log.loaded, None)
+        dead = resume_rules.dead_positions(log.loaded, None)
         await log.decide(DecisionKind.RESUMED, {"dead": [[position, position] for position in sorted(dead)]})
         self.disk.row = RunState.PENDING
         self.asked.clear()
