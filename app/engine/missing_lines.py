@@ -36,7 +36,9 @@ class MissingLines:
         return errors.StepError(message, code=LINES_MISSING, detail=dataclasses.asdict(self))
 
 
-def unled(records: Iterable[Record], decisions: Decisions, scheduler: DriverScheduler) -> MissingLines | None:
+def begun_unrequested(
+    records: Iterable[Record], decisions: Decisions, scheduler: DriverScheduler
+) -> MissingLines | None:
     """Return the missing lines if steps were begun that a driver with this journal would not have requested."""
     lines = list(records)
     requested = {record.key for record in lines} | scheduler.asks.keys()

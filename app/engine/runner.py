@@ -18,7 +18,7 @@ from app.engine.active_step import ActiveStep
 from app.engine.driver_context import DriverContext
 from app.engine.driver_scheduler import Ask, DriverScheduler
 from app.engine.evicted_runs import Evicted, EvictedRun
-from app.engine.missing_lines import MissingLines, unled
+from app.engine.missing_lines import MissingLines, begun_unrequested
 from app.engine.replay import Exchanges
 from app.engine.run_equipment import Equipment, Parked
 from app.engine.run_projection import RunProjection
@@ -195,7 +195,7 @@ class Runner:
     def _missing(self) -> MissingLines | None:
         loaded, records = self.log.loaded, self._projection.records
         explained = self._stop.cancelled or self._was_evicted
-        return None if explained else loaded.missing or unled(records, loaded.decisions, self._scheduler)
+        return None if explained else loaded.missing or begun_unrequested(records, loaded.decisions, self._scheduler)
 
     async def _write_taken(self) -> None:
         if self._stop.cancelled or self._was_evicted:

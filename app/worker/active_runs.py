@@ -306,20 +306,20 @@ class ActiveRuns:
         self.capacity.free(active_run.run_id)
         # Under the lock, so that a command finds the run either loaded or gone.
         async with self.locks.of(active_run.run_id):
-            decisions, on = active_run.log.loaded.decisions, self._is_sent_on(active_run, state)
+            decisions, continues = active_run.log.loaded.decisions, self._is_sent_on(active_run, state)
             active_run.last = active_run.runner.view()
             # The run was parked by a fault that left no line: only this view shows it.
-            if state is states.RunState.PAUSED and decisions.paused is None and not on:
+            if state is states.RunState.PAUSED and decisions.paused is None and not continues:
                 self.parked[active_run.run_id] = active_run.last
             log = active_run.log
             await self._loader.unload(active_run)
-            if not on:
+            if not continues:
                 self._leave(active_run, state, keeps_workspace=decisions.taken_since_resume and not state.finished)
-        if state is states.RunState.RUNNING and not (on or self.stopping):  # a file of the run cannot be read now
+        if state is states.RunState.RUNNING and not (continues or self.stopping):  # a file cannot be read now
             self.reloads.begin(active_run.run_id)
         elif state.finished and log.has_pending_move:
             self.reloads.make_sure(active_run.run_id)
-        return on
+        return continues
 
     async def _evict(self, active_run: ActiveRun) -> None:
         async with self.locks.of(active_run.run_id):
