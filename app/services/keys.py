@@ -108,7 +108,7 @@ class Keys:
                 )
             found = {**known, key.name: key}
             # If no key can manage keys, only a person with access to the data directory can change that.
-            if not self._stays_managed(found):
+            if not self._remains_managed(found):
                 message = (
                     f"{new.name} cannot be the first key: it closes the service, and without CONTROL_ROOM_API_TOKEN"
                     " only an admin's key without limits lets anyone manage keys then; add such a key first:"
@@ -151,7 +151,7 @@ class Keys:
         def revoked(known: dict[str, keys.Key]) -> dict[str, keys.Key]:
             key = _named(known, name)
             left = {other: key for other, key in known.items() if other != name}
-            if key.administers(self._clock.now()) and not self._stays_managed(left):
+            if key.administers(self._clock.now()) and not self._remains_managed(left):
                 message = f"{name} is the last key that can manage keys; add another admin first, or rotate this key"
                 raise errors.Conflict(message, code="last_admin_key", detail={"name": name})
             return left
@@ -162,7 +162,7 @@ class Keys:
         with faults.of_file(_FILE):
             return self._file.read()
 
-    def _stays_managed(self, found: dict[str, keys.Key]) -> bool:
+    def _remains_managed(self, found: dict[str, keys.Key]) -> bool:
         now = self._clock.now()
         return self._has_token or any(key.administers(now) for key in found.values())
 

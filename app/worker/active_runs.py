@@ -332,7 +332,7 @@ class ActiveRuns:
                 await log.flush()
             except errors.StorageFault:
                 return
-            self._reach("pool.before_sleep")
+            self._reach("pool.before_evict")
             self.noted(active_run)
             # The run continued while the lines were written: it may have moved, or received a command.
             if running is active_run.runner and running.turns == turns and running.may_be_evicted():
@@ -344,7 +344,7 @@ class ActiveRuns:
         async with self.locks.of(active_run.run_id):
             decisions = active_run.log.loaded.decisions
             await self._loader.unload(active_run)
-        self._reach("pool.asleep")
+        self._reach("pool.evicted")
         # A decision made meanwhile needs a loaded run.
         if decisions.paused or decisions.cancel_requested_at or self.stopping or evicted.wanted:
             return True

@@ -25,7 +25,7 @@ from app.processes import process_tree
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = [sys.executable, "-P", "-m", "app", "demo", "--port", "0"]
 STEPS = ["discover", "analyze_outline", "check_canon", "brief", "draft", "polish", "continuity", "critique"]
-STAYS = "The service stays up"
+STILL_UP = "The service stays up"
 
 
 def test_demo_shows_contradictions_a_kill_and_a_gate(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_demo_shows_contradictions_a_kill_and_a_gate(tmp_path: Path) -> None:
     The first line is the address, and at the end each run has its page there.
     """
     with _demo([*DEMO, "--project", str(tmp_path)], stdin=subprocess.DEVNULL) as (demo, lines):
-        seen = "".join(_until(lines, STAYS))
+        seen = "".join(_until(lines, STILL_UP))
         first = re.match(r"== Control Room demo: (http://127\.0\.0\.1:\d+)/  in ", seen)
         assert first is not None, seen
         pages = re.findall(rf"^   \w+ +{first[1]}(/runs/\S+)$", seen.split("== the runs, to look at")[1], re.MULTILINE)

@@ -12,10 +12,12 @@ from pathlib import Path
 from tests.architecture import sources
 
 RULES = tomllib.loads((Path(__file__).parent / "retired_words.toml").read_text(encoding="utf-8"))
-RETIRED = {word: instead for instead, words in RULES["retired"].items() for word in words}
-"""Each retired word with the word to use instead."""
-VERBS = {"stay"}
-"""Retired nouns that are verbs in the name of a test, which is a sentence."""
+RETIRED = {
+    form: instead for instead, words in RULES["retired"].items() for word in words for form in (word, f"{word}s")
+}
+"""Each retired word and its plural, with the word to use instead."""
+VERBS = {"stay", "stays"}
+"""Forms of a retired noun that are verbs in the name of a test, which is a sentence."""
 FIELDS = {ast.Name: "id", ast.Attribute: "attr", ast.arg: "arg", ast.keyword: "arg"} | dict.fromkeys(
     (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef), "name"
 )
@@ -24,7 +26,7 @@ PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def test_no_retired_word_is_an_identifier() -> None:
-    """No identifier or module of app and tests uses a retired word, except those listed with a reason."""
+    """No identifier, module or probe of app and tests uses a retired word, except those listed with a reason."""
     found = {
         name: f"{module}: {name}; use {RETIRED[word]}"
         for module, name in _identifiers()
@@ -67,6 +69,14 @@ def _found() -> Iterator[tuple[str, str]]:
                 yield where, name
             elif isinstance(node, ast.alias):
                 yield where, node.asname or node.name.rpartition(".")[2]
+            elif isinstance(node, ast.Call):
+                yield from ((where, probe) for probe in _probes(node))
+
+
+def _probes(call: ast.Call) -> Iterator[str]:
+    name = getattr(call.func, "attr", None) or getattr(call.func, "id", "")
+    if name in ("reach", "_reach"):
+        yield from (each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str))
 
 
 @cache

@@ -76,7 +76,7 @@ class Scheduled(served.Served):
     async def advance(self, seconds: float) -> None:
         """Move time forward once the scheduler sleeps, and let the scheduler wake up if its sleep is over."""
         async with asyncio.timeout(served.WAIT_SECONDS):
-            while self.probes.count("triggers.asleep") == self.probes.count("triggers.awake"):
+            while self.probes.count("triggers.idle") == self.probes.count("triggers.woken"):
                 await served.moment()
         self.time.advance(seconds)
         # Between the end of a sleep and the next sleep, the scheduler needs fewer turns of the loop than this.

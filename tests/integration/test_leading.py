@@ -79,10 +79,10 @@ async def test_triggers_start_runs_again_after_a_stop(tmp_path: Path, monkeypatc
         await service.results(added["trigger_id"], 1)
         (unattended,) = caught
         await unattended.stop()
-        sleeps = service.probes.count("triggers.asleep")
+        sleeps = service.probes.count("triggers.idle")
         unattended.start()
         async with asyncio.timeout(served.WAIT_SECONDS):
-            while service.probes.count("triggers.asleep") == sleeps:
+            while service.probes.count("triggers.idle") == sleeps:
                 await served.moment()
         service.time.advance(60)
         results = await service.results(added["trigger_id"], 2)

@@ -41,15 +41,15 @@ async def test_the_scheduler_sleeps_without_an_active_schedule(tmp_path: Path) -
         await service.add(webhook={})
         await service.add(schedule={"every_seconds": 60}, paused=True)
         await service.advance(0)
-        before = service.probes.count("triggers.awake")
+        before = service.probes.count("triggers.woken")
         for _ in range(10):
             await service.advance(3600)
             await service.runs()
-        idle = service.probes.count("triggers.awake") - before
+        idle = service.probes.count("triggers.woken") - before
         await service.add(schedule={"every_seconds": 60})
         for _ in range(10):
             await service.advance(30)
-        busy = service.probes.count("triggers.awake") - before
+        busy = service.probes.count("triggers.woken") - before
 
     assert idle == 0
     assert busy > 5

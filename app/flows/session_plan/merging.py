@@ -64,13 +64,13 @@ def _fields(base: Plan, ours: Plan, theirs: Plan) -> Plan:
 
 
 def _tasks(base: Plan, ours: Plan, theirs: Plan) -> tuple[Task, ...]:
-    found = [_task(base.task(task.id), ours.task(task.id), task) for task in theirs.tasks if _stays(base, ours, task)]
+    found = [_task(base.task(task.id), ours.task(task.id), task) for task in theirs.tasks if _remains(base, ours, task)]
     known = {task.id for task in theirs.tasks}
     kept = {task.id for task in ours.tasks if task.id not in known and _is_kept(base, task)}
     return (*found, *(task for task in ours.tasks if task.id in _with_needed(ours, kept) - known))
 
 
-def _stays(base: Plan, ours: Plan, theirs: Task) -> bool:
+def _remains(base: Plan, ours: Plan, theirs: Task) -> bool:
     # A task that the plan has removed meanwhile comes back only if the person has changed it.
     return ours.task(theirs.id) is not None or base.task(theirs.id) != theirs
 

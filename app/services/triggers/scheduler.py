@@ -84,15 +84,15 @@ class TriggerScheduler:
             self._repository.changed.clear()
             pause = await self._turn()
             if pause is None:
-                self._probes.reach("triggers.asleep")
+                self._probes.reach("triggers.idle")
                 await self._repository.changed.wait()
             else:
                 # The point marks the beginning of the sleep, so that a test can move the clock past it.
                 sleep = asyncio.ensure_future(self._clock.sleep(pause))
                 await asyncio.sleep(0)
-                self._probes.reach("triggers.asleep")
+                self._probes.reach("triggers.idle")
                 await aio.wait_first(self._repository.changed.wait(), sleep)
-            self._probes.reach("triggers.awake")
+            self._probes.reach("triggers.woken")
 
     async def _turn(self) -> float | None:
         """Start due occurrences, and return the time to sleep; None: until a change."""

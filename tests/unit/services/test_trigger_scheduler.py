@@ -87,11 +87,11 @@ async def test_a_run_that_cannot_be_cancelled_holds_up_its_own_trigger_alone(fau
     tested.start()
     try:
         assert tested._task is not None
-        await aio.wait_first(probes.passed("triggers.asleep"), asyncio.shield(tested._task))
+        await aio.wait_first(probes.passed("triggers.idle"), asyncio.shield(tested._task))
         tested.check()
         before, runs.fault = list(runs.started), None
         time.advance(scheduler._RETRY_SECONDS)
-        await probes.passed("triggers.asleep", 2)
+        await probes.passed("triggers.idle", 2)
     finally:
         await tested.stop()
 

@@ -202,7 +202,7 @@ class Bench:
         found = self.pool._active.active_runs.get(run_id)
         return found is not None and found.evicted is not None and not found.evicted.taken
 
-    def stays(self, run_ids: list[str]) -> list[active_run.ActiveRun]:
+    def active_runs(self, run_ids: list[str]) -> list[active_run.ActiveRun]:
         """Return the active runs with these ids."""
         return [self.pool._active.active_runs[run_id] for run_id in run_ids]
 

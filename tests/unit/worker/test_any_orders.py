@@ -140,7 +140,7 @@ class Turmoil:
         return RunState(await self.bench.status(run_id)).finished and run_id not in self.bench.pool._active.active_runs
 
 
-@pytest.mark.parametrize("kept_loaded", [eviction.KEPT_LOADED, 0], ids=["awake", "asleep"])
+@pytest.mark.parametrize("kept_loaded", [eviction.KEPT_LOADED, 0], ids=["loaded", "evicted"])
 @pytest.mark.parametrize("seed", [pytest.param(n, marks=pytest.mark.slow if n % 4 else ()) for n in range(40)])
 async def test_the_promises_hold(seed: int, kept_loaded: int) -> None:
     """A cancelled run is never done, no attempt is made twice, no recorded step again, and all capacity is returned."""

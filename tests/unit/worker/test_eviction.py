@@ -450,7 +450,7 @@ async def test_an_order_in_the_moment_of_eviction(order: str, turns: int) -> Non
             await asyncio.sleep(0)
         await orders[order]()
 
-    there.probes.at("pool.before_sleep", 1, lambda: given.append(asyncio.create_task(later())))
+    there.probes.at("pool.before_evict", 1, lambda: given.append(asyncio.create_task(later())))
     await there.advance_until(lambda: bool(given))
     await pools.soon(given[0])
     await there.at_rest(run_id)
@@ -477,7 +477,7 @@ async def test_a_pause_during_an_eviction_interrupts_the_step(turns: int) -> Non
             await asyncio.sleep(0)
         await there.pool.pause(run_id, interrupt=True)
 
-    there.probes.at("pool.before_sleep", 1, lambda: given.append(asyncio.create_task(later())))
+    there.probes.at("pool.before_evict", 1, lambda: given.append(asyncio.create_task(later())))
     await there.advance_until(lambda: bool(given))
     await pools.soon(given[0])
     await there.at_rest(run_id)
@@ -495,9 +495,9 @@ async def test_a_kill_at_every_point_of_eviction_and_loading() -> None:
     await pools.soon(there.pool.deliver(run_id, "ask", gates.Answer(decision="approve")))
     await there.ended(run_id)
     story = there.probes.story
-    fell = story.index("pool.before_sleep")
+    first = story.index("pool.before_evict")
     await there.close()
-    for number in range(fell, began + 12):
+    for number in range(first, began + 12):
         await _die_at(story[number], story[: number + 1].count(story[number]))
 
 
@@ -553,9 +553,9 @@ def named(steps: Sequence[Mapping[str, Any]], prefix: str) -> list[toys.Step]:
     return program
 
 
-async def lived(program: Sequence[toys.Step], *, sleeps: bool) -> tuple[Any, ...]:
+async def outcome(program: Sequence[toys.Step], *, evicts: bool) -> tuple[Any, ...]:
     """Execute a program whose gates are answered and agents end in the order of their keys; return the results."""
-    there = await Bench(kept_loaded=0 if sleeps else 100).open()
+    there = await Bench(kept_loaded=0 if evicts else 100).open()
     for key in _keys(program, "agent"):
         there.toolbox.hold(key)
     run_id = await there.submit(*program)
@@ -563,19 +563,19 @@ async def lived(program: Sequence[toys.Step], *, sleeps: bool) -> tuple[Any, ...
         await pools.idle()
         if RunState(await there.status(run_id)).finished:
             break
-        await _move_on(there, sleeps=sleeps)
+        await _move_on(there, evicts=evicts)
     await there.ended(run_id)
     found = await journal(there, run_id), await events_of(there, run_id), there.toolbox.executed
-    slept = there.probes.count("pool.asleep")
+    evictions = there.probes.count("pool.evicted")
     await there.close()
 
-    assert (slept > 0) <= sleeps
+    assert (evictions > 0) <= evicts
     return found
 
 
-async def _move_on(there: Bench, *, sleeps: bool) -> None:
+async def _move_on(there: Bench, *, evicts: bool) -> None:
     # One event at a time, so that both executions see the same order.
-    for _ in range(6 if sleeps else 0):
+    for _ in range(6 if evicts else 0):
         there.advance(eviction.BUSY_PAUSE_SECONDS)
         await pools.idle()
     held = sorted(
@@ -605,8 +605,8 @@ def _keys(program: Sequence[toys.Step], kind: str) -> list[str]:
 
 @settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
-async def test_a_run_that_slept_ends_as_one_that_stayed_awake(steps: Sequence[Mapping[str, Any]]) -> None:
+async def test_a_run_that_was_evicted_ends_as_one_that_was_not(steps: Sequence[Mapping[str, Any]]) -> None:
     """An evicted run has the same journal lines but for times, the same events and numbers, and no repeated step."""
     program = named(steps, "s")
 
-    assert await lived(program, sleeps=True) == await lived(program, sleeps=False)
+    assert await outcome(program, evicts=True) == await outcome(program, evicts=False)

@@ -44,7 +44,7 @@ async def test_queued_runs_are_not_opened() -> None:
     run_ids = [await bench.submit(*toys.tools("one")) for _ in range(2000)]
 
     assert bench.pool.status().queued == 2000
-    assert all(active_run.log is None and active_run.task is None for active_run in bench.stays(run_ids))
+    assert all(active_run.log is None and active_run.task is None for active_run in bench.active_runs(run_ids))
 
     keeper.set()
 
