@@ -49,8 +49,8 @@ class Committer(Protocol):
         """Return whether recovery after a power cut examines this run, so that its other files need no sync now."""
 
     @property
-    def shares(self) -> bool:
-        """Return whether many commits share a sync, so that committing a new run costs less than syncing its folder."""
+    def has_commit_log(self) -> bool:
+        """Return whether commits go to a commit log, from which recovery restores files that were not synced."""
 
     async def checkpoint(self, run_id: str | None = None) -> None:
         """Sync the files of one run, or of all runs, so that recovery does not restore them from the commit log.
@@ -73,7 +73,7 @@ class Committer(Protocol):
 class FileCommitter:
     """Syncs each file on its own, in one hop to a thread."""
 
-    shares = False
+    has_commit_log = False
 
     def __init__(self, workers: Workers, probes: probes.Probes) -> None:
         self._workers = workers

@@ -64,7 +64,7 @@ class _Segment:
 class CommitLog:
     """`Committer` over one log for all runs; for the one process that is the service."""
 
-    shares = True
+    has_commit_log = True
 
     def __init__(self, disk: Disk, commits: Workers, others: Workers, probes: probes.Probes) -> None:
         self._disk = disk

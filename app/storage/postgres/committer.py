@@ -18,7 +18,7 @@ _Outcomes: TypeAlias = list[tuple[Done, BaseException | None]]
 class PostgresCommitter:
     """`Committer` whose commits share a transaction with all others that arrive while one is under way."""
 
-    shares = False
+    has_commit_log = False
 
     def __init__(self, disk: PostgresDisk, workers: Workers, probes: probes.Probes) -> None:
         self._disk = disk

@@ -280,8 +280,8 @@ class NewRuns:
 
     @property
     def _workers(self) -> Workers:
-        # If commits share a sync, the remaining work for a new run does not wait for a disk.
-        return self._context.near if self._context.committer.shares else self._context.workers
+        # With a commit log, the remaining work for a new run does not wait for a disk.
+        return self._context.near if self._context.committer.has_commit_log else self._context.workers
 
     def _no_space(self, path: str, error: OSError) -> errors.DiskFull | errors.DatabaseAway:
         return refusal(self._context.disk_health.failed(path, error))
@@ -318,7 +318,7 @@ def _build(context: StorageContext, start: runs.RunStart, taken_over: stores.Tak
             raise FileExistsError(final)
         content = plain.encode(start.to_json()) + b"\n"
         large = taken_over is not None or len(content) > _MOST_COMMITTED_BYTES
-        durable = large or not context.committer.shares
+        durable = large or not context.committer.has_commit_log
         if taken_over is not None:
             inheritance.write(context.disk, folder, content, taken_over, reach)
         _fill(context, folder, start, content, sync=durable, empty=taken_over is None)

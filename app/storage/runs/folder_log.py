@@ -109,7 +109,7 @@ class FolderLog:
             return await asyncio.shield(contest)
         if self._ending or self.loaded.decisions.ended is not None:
             return False
-        sync = sync or (kind is DecisionKind.TAKEN and not self._context.committer.shares)
+        sync = sync or (kind is DecisionKind.TAKEN and not self._context.committer.has_commit_log)
         await self._append_decision(kind, facts, sync=sync, at=at)
         return True
 
