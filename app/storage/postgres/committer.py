@@ -40,7 +40,7 @@ class PostgresCommitter:
         self._waiting.append((commit, done))
 
     def mention(self, *paths: str) -> None:
-        """Do nothing; written lines are durable."""
+        """Do nothing; only lines of journals wait for a commit, any other file is committed when it is written."""
 
     def holds(self, run_id: str) -> bool:
         """Return False: this committer keeps no record of runs."""
