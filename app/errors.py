@@ -17,7 +17,7 @@ ControlRoomError
 │   └── WrongState
 ├── ConfigurationError
 │   └── DataDirectoryBusy
-├── DiskFull
+├── WriteFailed
 ├── Unavailable
 ├── JournalCorrupt
 ├── StepError
@@ -208,7 +208,7 @@ class DataDirectoryBusy(ConfigurationError):
     default_code = "data_directory_busy"
 
 
-class DiskFull(ControlRoomError):
+class WriteFailed(ControlRoomError):
     """The data directory cannot take new runs: its disk is full or failing."""
 
     default_code = "no_room"
@@ -316,8 +316,8 @@ class InterruptionFault(Fault):
 
 
 @contextmanager
-def storage_faults_as_disk_full(consequence: str) -> Iterator[None]:
-    """Raise `DiskFull` instead of a storage fault; a fault that does not concern the disk keeps its kind.
+def as_failed_write(consequence: str) -> Iterator[None]:
+    """Raise `WriteFailed` for any storage fault except `Unreadable` and `DatabaseAway`, also for a lost lease.
 
     Args:
         consequence: What could not be done because of the fault; the message begins with it.
@@ -329,4 +329,4 @@ def storage_faults_as_disk_full(consequence: str) -> Iterator[None]:
     except DatabaseAway as fault:
         raise DatabaseAway(f"{consequence}: {fault.message}", detail=fault.detail) from fault
     except StorageFault as fault:
-        raise DiskFull(f"{consequence}: {fault.message}", detail=fault.detail) from fault
+        raise WriteFailed(f"{consequence}: {fault.message}", detail=fault.detail) from fault

@@ -245,7 +245,7 @@ class RateLimits:
             job = functools.partial(_merge, file, known, new, self._clock.now())
             try:
                 await (asyncio.to_thread(job) if self._store is None else self._store.alone(job))
-            except (errors.DiskFull, errors.Unavailable) as error:
+            except (errors.WriteFailed, errors.Unavailable) as error:
                 # The next prompt tries to save them again.
                 self._unsaved |= new
                 _log.warning("a pause of a backend counts in this process alone so far: %s", error.message)

@@ -338,7 +338,7 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     errors.Unavailable("s3://runs/blobs does not answer as it should (GenericError)", code="blobs_away"),
     errors.Unavailable("the service is starting", code="starting"),
     errors.Unavailable("new runs are refused: runs/.room could not be written: no space is left", code="disk_failing"),
-    errors.DiskFull(),
+    errors.WriteFailed(),
     errors.StorageFault(
         "the index sqlite:////srv/book/.control-room/index.db cannot be used: disk I/O error", detail={"file": "index"}
     ),

@@ -21,7 +21,7 @@ STATUS: Mapping[type[BaseException], int] = {
     errors.NotFound: 404,
     errors.Conflict: 409,
     errors.JournalCorrupt: 409,
-    errors.DiskFull: 507,
+    errors.WriteFailed: 507,
     errors.StorageFault: 507,
     errors.DatabaseAway: 503,
     errors.Unreadable: 503,

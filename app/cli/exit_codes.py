@@ -42,7 +42,7 @@ _OF_ERROR: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (errors.NotReady, ExitCode.CONFIGURATION),
     (errors.InputRefused, ExitCode.USAGE),
     (errors.ConfigurationError, ExitCode.CONFIGURATION),
-    (errors.DiskFull, ExitCode.CONFIGURATION),
+    (errors.WriteFailed, ExitCode.CONFIGURATION),
     (errors.StorageFault, ExitCode.CONFIGURATION),
     (OSError, ExitCode.CONFIGURATION),
 )

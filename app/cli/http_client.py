@@ -29,7 +29,7 @@ _OF_STATUS: Mapping[int, type[errors.ControlRoomError]] = {
     409: errors.Conflict,
     413: errors.TooLarge,
     422: errors.Unroutable,
-    507: errors.DiskFull,
+    507: errors.WriteFailed,
 }
 
 

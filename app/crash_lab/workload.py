@@ -164,7 +164,7 @@ async def _tried(ask: Callable[[], Awaitable[T]], pause: Pause) -> T:
     for tried in range(_TRIES):
         try:
             return await ask()
-        except (errors.DiskFull, errors.StorageFault):
+        except (errors.WriteFailed, errors.StorageFault):
             if tried + 1 == _TRIES:
                 raise
             await pause()

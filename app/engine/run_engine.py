@@ -194,7 +194,7 @@ class RunOrders(Protocol):
                 delivery counted. The same value under the same idempotency key is not a conflict at an input.
             errors.WrongState: another engine executes the run.
             errors.RequestInvalid: `unknown_decision`: the gate has no such option.
-            errors.DiskFull: the delivery cannot be written now. An answer to a gate counts once it is written; a
+            errors.WriteFailed: the delivery cannot be written now. An answer to a gate counts once it is written; a
                 delivery to another input that was refused must be sent again.
             errors.Unavailable: the engine stops.
         """

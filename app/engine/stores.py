@@ -254,7 +254,7 @@ class RunStore(Readable, KeptUp, Protocol):
         Raises:
             errors.Conflict: `idempotency_conflict`, or `recipe_busy` with the unfinished run's id.
             errors.RunExists: another run has its id.
-            errors.DiskFull: the disk is full or failing.
+            errors.WriteFailed: the disk is full or failing.
         """
 
     async def find_repeated(self, idempotency_key: str, request_sha256: str) -> str | None:

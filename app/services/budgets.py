@@ -19,7 +19,7 @@ from app.services import faults, project_documents, run_reader
 RETRY_SECONDS = 30.0  # Time until a run that could not be read or written is tried again.
 LOOK_SECONDS = 5.0  # Longest time until a change of the file by another process or a person takes effect.
 
-_PASSING = (errors.StorageFault, errors.DiskFull, errors.Unavailable)
+_PASSING = (errors.StorageFault, errors.WriteFailed, errors.Unavailable)
 _SHARE = 20
 """Wait between two checks of all paused runs, in durations of a check, if no event announces changes."""
 
@@ -116,7 +116,7 @@ class Budgets:
 
         Raises:
             errors.RequestInvalid: names every flaw; or `too_many_budgets`.
-            errors.DiskFull: the file could not be written.
+            errors.WriteFailed: the file could not be written.
         """
         if found := budget.flaws() or budget.without_effect():
             raise errors.RequestInvalid(found[0].message, flaws=found)
@@ -138,7 +138,7 @@ class Budgets:
 
         Raises:
             errors.NotFound: `budget_not_found`, names the existing budgets.
-            errors.DiskFull: the file could not be written.
+            errors.WriteFailed: the file could not be written.
         """
 
         def remove(known: dict[str, budgets.Budget]) -> _Change:
@@ -160,7 +160,7 @@ class Budgets:
         Raises:
             errors.RequestInvalid: names every flaw.
             errors.NotFound, errors.WrongState: the run does not exist or has ended.
-            errors.DiskFull: the change could not be made durable.
+            errors.WriteFailed: the change could not be made durable.
         """
         run_reader.check_run_id(run_id)
         in_force = (await self._store.read(run_id)).limits.changed(given)

@@ -81,7 +81,7 @@ class Conferences:
         Raises:
             errors.RequestInvalid: names every unusable agent, tool and value; `no_chief`; or as for any run.
             errors.Conflict: `idempotency_conflict`.
-            errors.DiskFull: the disk is full or failing.
+            errors.WriteFailed: the disk is full or failing.
         """
         request = _request(new)
         repeated = await self._repeated(request)

@@ -34,7 +34,7 @@ class ConversationBinding:
 
         Raises:
             errors.Conflict: as `RunStore.create`, or `session_locked`: the `holder` speaks in its conversation.
-            errors.DiskFull, errors.StorageFault: the disk is full or failing.
+            errors.WriteFailed, errors.StorageFault: the disk is full or failing.
         """
         session_id = conversation(start)
         if session_id is None:

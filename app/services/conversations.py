@@ -77,7 +77,7 @@ class ConversationService:
         Raises:
             errors.RequestInvalid: as for any run, or `wrong_dialect`.
             errors.Conflict: `session_locked`, `idempotency_conflict`.
-            errors.DiskFull: the disk is full or failing.
+            errors.WriteFailed: the disk is full or failing.
         """
         await self._catalogue.refresh()
         entry = self._catalogue.find(recipe_id)
@@ -104,7 +104,7 @@ class ConversationService:
         """Send a prompt to an agent, in a new or an existing conversation; the reply is kept in a run of its own.
 
         Raises:
-            errors.RequestInvalid, errors.Conflict, errors.DiskFull: as `start_recipe`.
+            errors.RequestInvalid, errors.Conflict, errors.WriteFailed: as `start_recipe`.
         """
         own = {
             "text": text,

@@ -15,12 +15,12 @@ def as_errors() -> Iterator[None]:
     """Raise the faults of a use case as errors.
 
     Raises:
-        errors.DiskFull: a write could not be made durable.
+        errors.WriteFailed: a write could not be made durable.
         errors.Unreadable: a file could not be read.
         errors.Unavailable: the service is stopping.
     """
     try:
-        with errors.storage_faults_as_disk_full("nothing was changed"):
+        with errors.as_failed_write("nothing was changed"):
             yield
     except errors.InterruptionFault as fault:
         raise errors.Unavailable("the service is stopping", code=_STOPPING) from fault

@@ -74,7 +74,7 @@ class Forks:
                 `depth_exceeded`.
             errors.Conflict: `conversation_shared`, the run continues the conversation of others;
                 `idempotency_conflict`; `approvals_need_keys`; `concurrency_limit`.
-            errors.DiskFull: the disk is full or failing.
+            errors.WriteFailed: the disk is full or failing.
         """
         # A repetition is looked up before any check: the source may have been deleted since the first request, and the
         # caller must get the run of that request.

@@ -208,7 +208,7 @@ class Gates:
             errors.RequestInvalid: `unknown_decision`; names all options.
             errors.Conflict: `gate_decided`; `gate_lapsed`, also if its question has changed; `not_recorded`.
             errors.WrongState: the run is paused, or not executed here.
-            errors.DiskFull, errors.Unavailable: the answer cannot be written now.
+            errors.WriteFailed, errors.Unavailable: the answer cannot be written now.
         """
         try:
             found = await self.show(gate_id)

@@ -107,7 +107,7 @@ class Issues:
         Raises:
             errors.RequestInvalid: a field has the wrong form, or names a run, session or receipt that does not exist.
             errors.Conflict: `idempotency_conflict`, the key belongs to another issue; `issue_damaged`.
-            errors.DiskFull: it cannot be written.
+            errors.WriteFailed: it cannot be written.
         """
         _refuse([*issue_texts.flaws(new.title, new.body, None, new.kind), *requests.key_flaws(new.idempotency_key)])
         request_sha256 = None if new.idempotency_key is None else new.sha256()
@@ -144,7 +144,7 @@ class Issues:
             errors.RequestInvalid: no field changes, or a field has the wrong form.
             errors.NotFound: `issue_not_found`.
             errors.Conflict: `issue_changed`, with the present issue; `too_many_notes`; `issue_damaged`.
-            errors.DiskFull: it cannot be written.
+            errors.WriteFailed: it cannot be written.
         """
         changed: list[plain.Json] = [name for name in _EDITED if getattr(edit, name) is not None]
         if not changed:

@@ -60,7 +60,7 @@ class Maintenance:
             errors.NotFound: the run does not exist.
             errors.Conflict: `run_busy`, the run is loaded here or another process writes it.
             errors.JournalCorrupt: its start.json is damaged, so it cannot be continued.
-            errors.DiskFull: the disk is full or failing.
+            errors.WriteFailed: the disk is full or failing.
         """
         run_reader.check_run_id(run_id)
         with faults.as_errors():

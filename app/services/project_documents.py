@@ -134,7 +134,7 @@ class DocumentOrders(Generic[T]):
 
         Raises:
             errors.RequestInvalid: names every flaw.
-            errors.DiskFull: the file could not be written.
+            errors.WriteFailed: the file could not be written.
         """
         file = self._document.file
         # Checked before the entry is written, since a refused change is not an order.

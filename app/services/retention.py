@@ -124,7 +124,7 @@ class Retention:
         """Replace the policy.
 
         Raises:
-            errors.DiskFull: it cannot be written.
+            errors.WriteFailed: it cannot be written.
         """
         with faults.as_errors():
             # The audit line first: after a crash in between, the list shows a change without an effect. The other order

@@ -99,7 +99,7 @@ class Runs(RunQueries):
             errors.RequestInvalid, errors.Unroutable: the request cannot become a run.
             errors.Conflict: `idempotency_conflict`, `recipe_busy` with the unfinished run's id, or `session_locked`
                 with the `holder` of the conversation that the run is to continue with.
-            errors.DiskFull: the disk is full or failing.
+            errors.WriteFailed: the disk is full or failing.
         """
         if request.idempotency_key is not None:
             repeated = await self._store.find_repeated(request.idempotency_key, request.sha256())
@@ -182,7 +182,7 @@ class Runs(RunQueries):
 
         Raises:
             errors.NotFound, errors.WrongState: the run does not exist, or has ended.
-            errors.DiskFull: the request could not be made durable.
+            errors.WriteFailed: the request could not be made durable.
         """
         run_reader.check_run_id(run_id)
         with faults.as_errors():
@@ -198,7 +198,7 @@ class Runs(RunQueries):
             interrupt: Interrupt the steps in flight; they leave no record and run again as their next attempt.
 
         Raises:
-            errors.NotFound, errors.WrongState, errors.DiskFull: as `cancel`, or it is paused already.
+            errors.NotFound, errors.WrongState, errors.WriteFailed: as `cancel`, or it is paused already.
         """
         run_reader.check_run_id(run_id)
         with faults.as_errors():
@@ -212,7 +212,7 @@ class Runs(RunQueries):
         """Let a paused run continue.
 
         Raises:
-            errors.NotFound, errors.WrongState, errors.DiskFull: as `cancel`, or it is not paused.
+            errors.NotFound, errors.WrongState, errors.WriteFailed: as `cancel`, or it is not paused.
             errors.Conflict: `budget_exhausted`; its next call still does not fit.
         """
         run_reader.check_run_id(run_id)
@@ -236,7 +236,7 @@ class Runs(RunQueries):
         unfinished one that another process or directory left.
 
         Raises:
-            errors.NotFound, errors.WrongState, errors.DiskFull: as `cancel`, or it is neither of these.
+            errors.NotFound, errors.WrongState, errors.WriteFailed: as `cancel`, or it is neither of these.
             errors.RequestInvalid: the step, the arguments or the recipe do not fit; `no_conversation`.
             errors.Conflict: `session_locked`, the `holder` speaks in the run's conversation; `gate_denied`;
                 `approval_outdated`.
@@ -329,7 +329,7 @@ class Runs(RunQueries):
         """Change a run's labels and pin, in any state.
 
         Raises:
-            errors.NotFound, errors.DiskFull: as `cancel`.
+            errors.NotFound, errors.WriteFailed: as `cancel`.
             errors.RequestInvalid: a label is malformed, or there would be too many.
         """
         run_reader.check_run_id(run_id)

@@ -91,7 +91,7 @@ class ProjectFile:
         """Replace the document durably.
 
         Raises:
-            errors.DiskFull: it could not be written; the old document is kept.
+            errors.WriteFailed: it could not be written; the old document is kept.
         """
         try:
             content = plain.encode(document) + b"\n"
@@ -101,7 +101,7 @@ class ProjectFile:
             replace(self.disk, self.name, content, sync=True, reach=self._reach, at="storage.project_file")
         except OSError as error:
             message = f"{self.name} cannot be written: {error.strerror}"
-            raise errors.DiskFull(message, detail=disk_health.facts(self.name, error)) from error
+            raise errors.WriteFailed(message, detail=disk_health.facts(self.name, error)) from error
 
     def _unreadable(self, error: OSError) -> errors.Unavailable:
         message = f"{self.name} cannot be read now: {error.strerror}"

@@ -33,7 +33,7 @@ class Deliveries:
         """Deliver to an input, and wait for the line that makes it count; a later one waits for the first one's line.
 
         Raises:
-            errors.NotFound, errors.Conflict, errors.RequestInvalid, errors.DiskFull, errors.Unavailable: as
+            errors.NotFound, errors.Conflict, errors.RequestInvalid, errors.WriteFailed, errors.Unavailable: as
                 `RunEngine.deliver`.
         """
         # Each iteration waits for a change and checks again: the run may be loaded, evicted or ended meanwhile.
@@ -123,7 +123,7 @@ class Deliveries:
         """Refuse to wait for a run that waits for the data directory; try to load an evicted one again first.
 
         Raises:
-            errors.DiskFull, errors.Unreadable: the run cannot be written or read now.
+            errors.WriteFailed, errors.Unreadable: the run cannot be written or read now.
         """
         try:
             # If another process holds the folder, the delivery is only delayed.
@@ -192,7 +192,7 @@ class Deliveries:
         elif (line := _line(active_run.runner.view().records, key, attempt)) is not None:
             return line
         elif self._register.is_refused(run_id, key, acceptance):
-            raise errors.DiskFull("the delivery could not be written down", key=key)
+            raise errors.WriteFailed("the delivery could not be written down", key=key)
         if active_run is not None:
             await self._refuse_hindered(active_run, key)
         await self._active.changes.differs(run_id, number)
@@ -228,8 +228,8 @@ def _decided(delivery: Answer | Delivery, key: str) -> errors.Conflict:
     return errors.Conflict(f"the {kind} {key!r} is decided", code=f"{kind}_decided", key=key)
 
 
-def _unwritable(key: str) -> errors.DiskFull:
-    return errors.DiskFull("the delivery cannot be written down now", key=key)
+def _unwritable(key: str) -> errors.WriteFailed:
+    return errors.WriteFailed("the delivery cannot be written down now", key=key)
 
 
 def _stopping() -> errors.Unavailable:

@@ -71,7 +71,7 @@ class RunCommands:
 
     async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
         """Continue an ended run."""
-        with errors.storage_faults_as_disk_full(_NOT_WRITTEN):
+        with errors.as_failed_write(_NOT_WRITTEN):
             await self._let_end(run_id)
         return await self._carry_out(run_id, self._resume_ended(run_id, how))
 
@@ -128,7 +128,7 @@ class RunCommands:
         return await self._under_way.carry_out(self._in_turn(run_id, command), f"command about {run_id}")
 
     async def _in_turn(self, run_id: str, command: Coroutine[Any, Any, T]) -> T:
-        with errors.storage_faults_as_disk_full(_NOT_WRITTEN):
+        with errors.as_failed_write(_NOT_WRITTEN):
             async with self._active.locks.of(run_id):
                 return await command
 

@@ -224,7 +224,7 @@ async def test_a_write_that_is_never_let_through_is_refused(
         faults.break_off(1_000_000)
         with pytest.raises(errors.StorageFault, match="broke off every try"):
             await log.append_step(store_harness.step("b"))
-        with pytest.raises(errors.DiskFull):
+        with pytest.raises(errors.WriteFailed):
             await harness.store.create(store_harness.start("other"))
         faults.break_off(0)
     await log.heal()

@@ -51,7 +51,7 @@ async def test_a_run_that_cannot_get_its_name_is_refused_for_good(harness: Store
         rename(old, new)
 
     files.rename = refuse  # type: ignore[method-assign]
-    with pytest.raises(errors.DiskFull):
+    with pytest.raises(errors.WriteFailed):
         await store.create(store_harness.start())
     store = await harness.crash()
 
@@ -204,7 +204,7 @@ async def test_while_rows_cannot_be_written_new_runs_are_refused(harness: StoreH
         raise errors.StorageFault("the index is full", detail={"file": "index"})
 
     index.apply = index.put_run = refuse
-    with pytest.raises(errors.DiskFull):
+    with pytest.raises(errors.WriteFailed):
         await harness.store.create(store_harness.start("keyed", **KEYED))
     await log.append_step(store_harness.step("a"))
     disk_health = await harness.store.write_fault() is None if isinstance(harness, FolderStoreHarness) else False

@@ -200,7 +200,7 @@ async def test_a_full_disk_takes_no_run(harness: StoreHarness) -> None:
     """On a full disk the store refuses a creation and leaves no folder, and accepts it once there is space."""
     store = await harness.open()
     harness.faults.refuse("write", "start.json")
-    with pytest.raises(errors.DiskFull):
+    with pytest.raises(errors.WriteFailed):
         await store.create(store_harness.start())
     left = harness.files().names("runs")
     harness.faults.refuse("write")

@@ -25,7 +25,7 @@ async def test_a_refused_run_is_not_there_later(harness: StoreHarness) -> None:
     """A run that could not be made durable is refused, and neither a retry nor a restart finds it."""
     store = await harness.open()
     harness.faults.refuse("sync", "", errno.EIO)
-    with pytest.raises(errors.DiskFull):
+    with pytest.raises(errors.WriteFailed):
         await store.create(store_harness.start(**KEYED))
     harness.faults.lift()
     again = await store.create(store_harness.start("second", **KEYED))

@@ -286,7 +286,7 @@ async def test_healing_needs_room(harness: StoreHarness) -> None:
         await log.heal()
     refused = await harness.store.write_fault() is None
     read = await harness.store.read(RUN)
-    with pytest.raises(errors.DiskFull):
+    with pytest.raises(errors.WriteFailed):
         await harness.store.create(store_harness.start("second"))
     harness.faults.lift()
     await log.heal()

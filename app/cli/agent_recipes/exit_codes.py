@@ -27,7 +27,7 @@ _OF_ERROR: tuple[tuple[type[BaseException], int], ...] = (
 
 _LIMITS = ("max-step-visits-exceeded:", "max-total-steps", "max-restarts")
 _UNUSABLE = frozenset({"agent_missing", "agent_refused_root", "unknown_backend", "unknown_backend_type"})
-_NO_ROOM = frozenset({errors.StorageFault.default_code, errors.DiskFull.default_code})
+_NO_ROOM = frozenset({errors.StorageFault.default_code, errors.WriteFailed.default_code})
 
 
 def of_run(detail: Mapping[str, Any]) -> int:

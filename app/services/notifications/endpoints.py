@@ -101,7 +101,7 @@ class Endpoints(EndpointQueries):
         Raises:
             errors.RequestInvalid: its form is wrong, or the recipe does not exist.
             errors.Conflict: `idempotency_conflict`, `too_many_endpoints`.
-            errors.DiskFull: it cannot be written.
+            errors.WriteFailed: it cannot be written.
         """
         # From the look-up to the write: a repetition that arrives meanwhile must find this endpoint and its one secret.
         async with self._adding:
@@ -115,7 +115,7 @@ class Endpoints(EndpointQueries):
         Raises:
             errors.NotFound: `endpoint_not_found`.
             errors.RequestInvalid: its form would be wrong, the recipe does not exist, or no field changes.
-            errors.DiskFull: it cannot be written.
+            errors.WriteFailed: it cannot be written.
         """
         secret = self._secret()
         before = await self._repository.get(endpoint_id)
@@ -137,7 +137,7 @@ class Endpoints(EndpointQueries):
 
         Raises:
             errors.NotFound: `endpoint_not_found`.
-            errors.DiskFull: it cannot be removed.
+            errors.WriteFailed: it cannot be removed.
         """
         endpoint = await self._repository.get(endpoint_id)
         with faults.as_errors():
@@ -171,7 +171,7 @@ class Endpoints(EndpointQueries):
 
         Raises:
             errors.NotFound: `endpoint_not_found`, `message_not_found`.
-            errors.DiskFull: it cannot be written.
+            errors.WriteFailed: it cannot be written.
         """
         letters = [letter for letter in await self.list_dead(endpoint_id) if not letter.replayed]
         chosen = [letter for letter in letters if message_id in (None, letter.message.message_id)]
@@ -192,7 +192,7 @@ class Endpoints(EndpointQueries):
 
         Raises:
             errors.NotFound: `endpoint_not_found`, `message_not_found`.
-            errors.DiskFull: it cannot be written.
+            errors.WriteFailed: it cannot be written.
         """
         known = [each.message_id for each in await self.list_failing(endpoint_id)]
         chosen = tuple(each for each in known if message_id in (None, each))

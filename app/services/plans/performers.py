@@ -89,7 +89,7 @@ class PlanPerformer:
 async def _started(start: Callable[[], Awaitable[str]]) -> records.Result:
     try:
         run_id = await start()
-    except (errors.DiskFull, errors.Unavailable) as error:
+    except (errors.WriteFailed, errors.Unavailable) as error:
         # The engine waits until the disk has room, as for its own writes.
         raise errors.StorageFault(error.message, detail=error.detail) from error
     except errors.ControlRoomError as error:

@@ -53,7 +53,7 @@ class PlanCommands:
 
         Raises:
             errors.NotFound, errors.Conflict: the plan does not exist, or its file cannot be read.
-            errors.DiskFull: the file cannot be written now.
+            errors.WriteFailed: the file cannot be written now.
             errors.Unavailable: `planner_broken`.
         """
         self._inputs.begins.add(session_id)
@@ -94,7 +94,7 @@ class PlanCommands:
         """Return the plan that results from an input, with the content of its file.
 
         Raises:
-            errors.NotFound, errors.Conflict, errors.DiskFull, errors.Unavailable: as `opened`.
+            errors.NotFound, errors.Conflict, errors.WriteFailed, errors.Unavailable: as `opened`.
         """
         command = Command(session_id)
         while not following.done():
@@ -113,7 +113,7 @@ class PlanCommands:
         """Wait until the run of a deleted plan has ended.
 
         Raises:
-            errors.DiskFull, errors.StorageFault, errors.Unavailable: the plan cannot be removed now.
+            errors.WriteFailed, errors.StorageFault, errors.Unavailable: the plan cannot be removed now.
         """
         command, ended = Command(session_id), asyncio.ensure_future(self._plan_runs.ended(session_id))
         try:
@@ -133,7 +133,7 @@ class PlanCommands:
     def _refuse(self, command: Command, waiting: Waiting) -> None:
         """Refuse a command if its plan's file cannot be read or written; an earlier fault is retried first."""
         self.check(command.session_id)
-        if isinstance(waiting.fault, errors.StorageFault | errors.DiskFull | errors.Unavailable):
+        if isinstance(waiting.fault, errors.StorageFault | errors.WriteFailed | errors.Unavailable):
             if command.tried_again is waiting:
                 _raise_hindered(waiting.fault)
             waiting.fault = None
@@ -179,4 +179,4 @@ class PlanCommands:
 def _raise_hindered(fault: errors.ControlRoomError | errors.Fault) -> NoReturn:
     if isinstance(fault, errors.Unreadable):
         raise fault
-    raise errors.DiskFull(f"it cannot be written down now: {fault.message}")
+    raise errors.WriteFailed(f"it cannot be written down now: {fault.message}")

@@ -123,7 +123,7 @@ class PlanInputs:
                 try:
                     value = await self._next(plan, shown, waiting)
                     pause = waiting.fault = None
-                except (errors.Conflict, errors.DiskFull, errors.Unavailable, errors.StorageFault) as error:
+                except (errors.Conflict, errors.WriteFailed, errors.Unavailable, errors.StorageFault) as error:
                     pause = self.hindered(plan.session_id, error, pause)
                     waiting.fault, value = error, None
                     self._repository.notify(plan.session_id)
@@ -156,7 +156,7 @@ class PlanInputs:
             # A file that changes meanwhile, or that a person has to repair, is read again later.
             self.hindered(plan.session_id, conflict, None)
             return None
-        except (errors.DiskFull, errors.Unavailable) as error:
+        except (errors.WriteFailed, errors.Unavailable) as error:
             raise errors.StorageFault(error.message, detail=error.detail) from error
 
     async def _next(self, plan: plans.Plan, shown: Any, waiting: Waiting) -> dict[str, plain.Json] | None:

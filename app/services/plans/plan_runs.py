@@ -41,7 +41,7 @@ class PlanRuns:
         """Make the run of a new plan, which writes the plan's file; a run that an earlier request made is kept.
 
         Raises:
-            errors.DiskFull: the disk is full or failing.
+            errors.WriteFailed: the disk is full or failing.
         """
         await self._ensured(plan, adopted=False)
 
@@ -49,7 +49,7 @@ class PlanRuns:
         """Let the run of a plan wait for its inputs; a plan without a run that can continue gets one from its file.
 
         Raises:
-            errors.DiskFull: the disk is full or failing.
+            errors.WriteFailed: the disk is full or failing.
         """
         await self._ensured(plan, adopted=True)
 

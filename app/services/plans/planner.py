@@ -289,7 +289,7 @@ class Planner:
                     await self._until_waiting(session_id)
                 elif await self._repository.was_removed(session_id):
                     await self._plan_runs.wake(session_id)
-            except (errors.Conflict, errors.DiskFull, errors.Unavailable, errors.StorageFault) as error:
+            except (errors.Conflict, errors.WriteFailed, errors.Unavailable, errors.StorageFault) as error:
                 pause = self._inputs.hindered(session_id, error, pause)
                 await aio.wait_first(self._clock.sleep(pause), self._inputs.stopped.wait())
             else:

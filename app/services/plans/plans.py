@@ -71,7 +71,7 @@ class Plans(PlanQueries):
 
         Raises:
             errors.RequestInvalid, errors.Conflict: flaws; `idempotency_conflict`.
-            errors.DiskFull: it cannot be written.
+            errors.WriteFailed: it cannot be written.
         """
         with faults.as_errors():
             # The id of a deleted plan is not reused; the same key then gives another id.
@@ -336,10 +336,10 @@ class Plans(PlanQueries):
             delivered = await self._delivered(session_id, opened, value)
             try:
                 plan = await self._planner.commands.after(session_id, opened, following)
-            except errors.DiskFull as error:
+            except errors.WriteFailed as error:
                 if delivered:
                     message = "the change is journalled and takes effect once plan.json can be written"
-                    raise errors.DiskFull(f"{message}: {error.message}", detail=error.detail) from error
+                    raise errors.WriteFailed(f"{message}: {error.message}", detail=error.detail) from error
                 raise
             if delivered:
                 return plan

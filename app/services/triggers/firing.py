@@ -146,7 +146,7 @@ class Firing:
     ) -> triggers.Occurrence:
         try:
             started = await self._runs.start(request, author=author_of(trigger), asked_by=asked_by)
-        except (errors.DiskFull, errors.Unavailable):
+        except (errors.WriteFailed, errors.Unavailable):
             raise
         except errors.ControlRoomError as refused:
             place = (trigger.trigger_id, one.occurrence, refused.message)

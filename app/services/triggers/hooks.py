@@ -73,7 +73,7 @@ class Hooks:
             errors.NotFound: `hook_not_found`: the address does not exist.
             errors.RequestInvalid: `signature_invalid`; `hook_refused`: the run cannot be started, for a reason that
                 the trigger's history holds.
-            errors.DiskFull, errors.Unavailable: it may be delivered again later.
+            errors.WriteFailed, errors.Unavailable: it may be delivered again later.
         """
         # Before the lock, so that deliveries without a secret do not delay those with one.
         await self._admitted(trigger_id, secret, headers, body)
@@ -127,7 +127,7 @@ class Hooks:
                 trigger = await self._repository.find(trigger_id)
                 if trigger is not None and not _is_fresh(trigger, refused, now):
                     await self._repository.put(trigger.noted_newest(refused))
-        except (errors.DiskFull, errors.StorageFault) as fault:
+        except (errors.WriteFailed, errors.StorageFault) as fault:
             _log.warning("a delivery without a signature is not noted: %s", fault.message, extra={"code": fault.code})
 
     async def _noted(self, trigger: triggers.Trigger, outcome: triggers.Occurrence) -> HookOutcome:

@@ -73,7 +73,7 @@ class TriggerRepository:
         """Record a change that a person is about to make.
 
         Raises:
-            errors.DiskFull: it cannot be written.
+            errors.WriteFailed: it cannot be written.
         """
         with faults.as_errors():
             facts = {"recipe_id": trigger.recipe_id, "kind": trigger.kind, "revision": trigger.revision}
@@ -83,7 +83,7 @@ class TriggerRepository:
         """Store a trigger durably.
 
         Raises:
-            errors.DiskFull: it cannot be written.
+            errors.WriteFailed: it cannot be written.
             errors.Conflict: `too_many_triggers`.
         """
         known = await self._all()
@@ -100,7 +100,7 @@ class TriggerRepository:
         """Remove a trigger, durably.
 
         Raises:
-            errors.DiskFull: its file cannot be removed.
+            errors.WriteFailed: its file cannot be removed.
         """
         with faults.as_errors():
             await self._documents.remove(trigger_id)

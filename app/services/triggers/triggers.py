@@ -101,7 +101,7 @@ class Triggers(TriggerQueries):
         Raises:
             errors.RequestInvalid: its form is wrong, or it could start no run of the recipe.
             errors.Conflict: `idempotency_conflict`, `too_many_triggers`, `file_damaged`, `approvals_need_keys`.
-            errors.DiskFull: it cannot be written.
+            errors.WriteFailed: it cannot be written.
         """
         trigger_id = self._ids.token("trg_") if new.idempotency_key is None else _keyed(new.idempotency_key)
         async with self._repository.lock(trigger_id):
@@ -130,7 +130,7 @@ class Triggers(TriggerQueries):
             errors.RequestInvalid: as `add`, or it changes nothing.
             errors.NotFound: `trigger_not_found`.
             errors.Conflict: `trigger_changed`: its revision differs now; `approvals_need_keys`.
-            errors.DiskFull: it cannot be written.
+            errors.WriteFailed: it cannot be written.
         """
         async with self._repository.lock(trigger_id):
             trigger = await self._repository.get(trigger_id)
@@ -156,7 +156,7 @@ class Triggers(TriggerQueries):
 
         Raises:
             errors.NotFound: `trigger_not_found`.
-            errors.DiskFull: it cannot be removed.
+            errors.WriteFailed: it cannot be removed.
         """
         async with self._repository.lock(trigger_id):
             await self._repository.record(author, "removed", await self._repository.get(trigger_id))

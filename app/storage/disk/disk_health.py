@@ -91,7 +91,7 @@ def unusable(path: Path, error: OSError) -> errors.ConfigurationError:
 def no_space(what: str) -> errors.ConfigurationError:
     """Return the error for a file or folder that cannot be opened on a full disk."""
     message = f"{what} cannot be used: no space is left on its disk; make room there, then repeat the command"
-    return errors.ConfigurationError(message, code=errors.DiskFull.default_code)
+    return errors.ConfigurationError(message, code=errors.WriteFailed.default_code)
 
 
 def facts(path: str, error: OSError) -> dict[str, str]:

@@ -44,7 +44,7 @@ class Admission:
         Raises:
             errors.Conflict: `idempotency_conflict`, `recipe_busy` or `concurrency_limit`.
             errors.RunExists: another run has its id.
-            errors.DiskFull: the disk is full or failing.
+            errors.WriteFailed: the disk is full or failing.
         """
         # The lock is that of a folder, so it excludes other processes, too: of two requests with the same key to
         # different processes, only one may find no run.

@@ -117,7 +117,7 @@ class NewRuns:
 
         Raises:
             errors.RunExists: another run has its id.
-            errors.DiskFull: the disk is full or failing.
+            errors.WriteFailed: the disk is full or failing.
         """
         # From the rename on, the run can be found although its folder is still locked here. Its openers wait for the
         # end of this block; otherwise the run would seem to be locked by another process.
@@ -283,13 +283,13 @@ class NewRuns:
         # With a commit log, the remaining work for a new run does not wait for a disk.
         return self._context.near if self._context.committer.has_commit_log else self._context.workers
 
-    def _no_space(self, path: str, error: OSError) -> errors.DiskFull | errors.DatabaseAway:
+    def _no_space(self, path: str, error: OSError) -> errors.WriteFailed | errors.DatabaseAway:
         return refusal(self._context.disk_health.failed(path, error))
 
 
-def refusal(fault: errors.StorageFault) -> errors.DiskFull | errors.DatabaseAway:
+def refusal(fault: errors.StorageFault) -> errors.WriteFailed | errors.DatabaseAway:
     """Return the error for a run that cannot be created because of a fault."""
-    return fault if isinstance(fault, errors.DatabaseAway) else errors.DiskFull(detail=fault.detail)
+    return fault if isinstance(fault, errors.DatabaseAway) else errors.WriteFailed(detail=fault.detail)
 
 
 class _Folder:

@@ -30,7 +30,7 @@ STATUSES = {
     "RunExists": 409,
     "WrongState": 409,
     "JournalCorrupt": 409,
-    "DiskFull": 507,
+    "WriteFailed": 507,
     "StorageFault": 507,
     "DatabaseAway": 503,
     "LeaseLost": 507,

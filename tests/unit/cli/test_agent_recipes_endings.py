@@ -52,7 +52,7 @@ def test_a_run_has_its_exit_code(status: str, reason: str | None, code: str | No
         (errors.ArgsInvalid(), 5),
         (errors.ConfigurationError(), 5),
         (errors.Conflict(), 5),
-        (errors.DiskFull(), 5),
+        (errors.WriteFailed(), 5),
         (errors.NotFound(), 5),
         (errors.StorageFault(), 5),
         (errors.JournalCorrupt(), 2),

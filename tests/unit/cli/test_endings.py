@@ -22,7 +22,7 @@ from app.domain import states
         (errors.JournalCorrupt(), 1),
         (errors.ConfigurationError(), 5),
         (errors.DataDirectoryBusy(), 5),
-        (errors.DiskFull(), 5),
+        (errors.WriteFailed(), 5),
         (errors.StorageFault(), 5),
     ],
 )

@@ -27,7 +27,7 @@ def test_a_run_ends_with_the_code_of_its_state(status: str, code: int):
         (errors.ConfigurationError(), 2),
         (errors.DataDirectoryBusy(), 2),
         (errors.JournalCorrupt(), 2),
-        (errors.DiskFull(), 1),
+        (errors.WriteFailed(), 1),
         (errors.StorageFault(), 1),
         (OSError(), 1),
         (RuntimeError(), 1),

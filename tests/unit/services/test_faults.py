@@ -11,7 +11,7 @@ from app.services import faults
 @pytest.mark.parametrize(
     ("raised", "told", "code"),
     [
-        (errors.StorageFault("no space", detail={"file": "steps.jsonl"}), errors.DiskFull, "no_room"),
+        (errors.StorageFault("no space", detail={"file": "steps.jsonl"}), errors.WriteFailed, "no_room"),
         (errors.InterruptionFault(), errors.Unavailable, "stopping"),
         (errors.Conflict("the service is stopping", code="stopping"), errors.Unavailable, "stopping"),
         (errors.Conflict("another writes it", code="run_busy"), errors.Conflict, "run_busy"),

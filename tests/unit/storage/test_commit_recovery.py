@@ -347,7 +347,7 @@ class Story:
         self.asked[run_id] = []
         try:
             await self.store.create(store_harness.start(run_id))
-        except errors.DiskFull:
+        except errors.WriteFailed:
             del self.asked[run_id]
             self.refused.add(run_id)
             return

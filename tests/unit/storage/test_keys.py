@@ -53,7 +53,7 @@ async def live(disk: MemoryDisk, states: list[Any]) -> None:
     ):
         try:
             await change()
-        except (errors.DiskFull, errors.NotFound, errors.ConfigurationError):
+        except (errors.WriteFailed, errors.NotFound, errors.ConfigurationError):
             continue
         states.append(seen(keys))
     await store.close()

@@ -130,7 +130,7 @@ async def test_a_full_disk_takes_no_new_run(small_disk: Path) -> None:
     with ballast.open("wb", buffering=0) as file, pytest.raises(OSError):
         while True:
             file.write(bytes(4096))
-    with pytest.raises(errors.DiskFull):
+    with pytest.raises(errors.WriteFailed):
         await store.create(store_harness.start())
     refused = await store.write_fault() is None
     left = os.listdir(small_disk / "d" / "runs")

@@ -39,7 +39,7 @@ async def test_a_full_disk_parks_a_run_until_there_is_room() -> None:
 
     assert view.error is not None
     assert view.error["code"] == "storage_error"
-    with pytest.raises(errors.DiskFull):
+    with pytest.raises(errors.WriteFailed):
         await bench.pool.cancel(run_id)
 
     disk.full = False

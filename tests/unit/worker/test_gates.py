@@ -293,7 +293,7 @@ async def test_an_answer_on_a_full_disk_is_refused_and_kept() -> None:
     run_id = await asked(bench, *ASKING)
     disk.full = True
     for answer in (APPROVE, DENY):
-        with pytest.raises(errors.DiskFull):
+        with pytest.raises(errors.WriteFailed):
             await pools.soon(bench.pool.deliver(run_id, "ask", answer))
     disk.full = False
     await bench.advance_until(lambda: run_id not in bench.pool._active.active_runs)
@@ -311,7 +311,7 @@ async def test_an_answer_to_an_evicted_run_that_cannot_be_opened_is_refused(monk
     with monkeypatch.context() as failing_disk:
         failing_disk.setattr(bench.store, "open", refuse_to_open)
         for answer in (APPROVE, DENY):
-            with pytest.raises(errors.DiskFull):
+            with pytest.raises(errors.WriteFailed):
                 await pools.soon(bench.pool.deliver(run_id, "ask", answer))
     with pytest.raises(errors.Conflict, match="is decided"):
         await pools.soon(bench.pool.deliver(run_id, "ask", DENY))

@@ -180,5 +180,5 @@ async def _labels(bench: Bench, run_id: str) -> list[dict[str, str]]:
 
 async def _quietly(order: Awaitable[RunState]) -> None:
     # A repeated order that is valid already is refused; over a dead store it fails.
-    with contextlib.suppress(errors.WrongState, errors.DiskFull):
+    with contextlib.suppress(errors.WrongState, errors.WriteFailed):
         await order

@@ -57,7 +57,7 @@ async def test_a_change_that_cannot_be_written_changes_nothing(harness: plan_har
         harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(dod="it shines")),
         harness.application.plans.create(requests.NewPlan(tasks=(task("sweep room 2"),))),
     ):
-        with pytest.raises(errors.DiskFull):
+        with pytest.raises(errors.WriteFailed):
             await order
 
     assert await harness.show(session_id) == before
@@ -75,7 +75,7 @@ async def test_a_plan_that_cannot_be_removed_is_refused_and_removed_later(
     session_id = await harness.create(task("sweep room 1"))
     with monkeypatch.context() as failing_disk:
         failing_disk.setattr(harness.application.plans._repository, "try_writing", refuse)
-        with pytest.raises(errors.DiskFull):
+        with pytest.raises(errors.WriteFailed):
             await pools.soon(harness.application.plans.delete(session_id))
 
     assert await harness.store.audit.page(audit.AuditQuery(action="plan.deleted")) == ([], None)
@@ -83,7 +83,7 @@ async def test_a_plan_that_cannot_be_removed_is_refused_and_removed_later(
     with monkeypatch.context() as failing_disk:
         failing_disk.setattr(harness.application.plans._repository, "remove", refuse)
         for _ in range(2):
-            with pytest.raises(errors.DiskFull):
+            with pytest.raises(errors.WriteFailed):
                 await pools.soon(harness.application.plans.delete(session_id))
     await pools.soon(harness.application.plans.delete(session_id))
 
@@ -110,7 +110,7 @@ async def test_a_plan_whose_run_cannot_be_loaded_refuses_orders(
     with monkeypatch.context() as failing_disk:
         failing_disk.setattr(harness.store, "open", refuse_to_open)
         for _ in range(2):
-            with pytest.raises(errors.DiskFull):
+            with pytest.raises(errors.WriteFailed):
                 await pools.soon(harness.application.plans.approve(session_id))
 
     assert (await pools.soon(harness.application.plans.approve(session_id))).status is plans.PlanState.APPROVED
