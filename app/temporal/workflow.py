@@ -1,7 +1,7 @@
 """The workflow of a run: it owns the driver and its scheduler, and nothing else.
 
-It can be discarded at any time: a new one continues the run from the journal. Signals carry no content; they only
-report that the journal has new lines.
+It can be discarded at any time: a new one continues the run from the journal. Signals report that the journal has new
+lines and carry no state; `pause` also says whether to interrupt open steps, which is lost with the signal.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ class RunWorkflow:
             with contextlib.suppress(TimeoutError):
                 await workflow.wait_condition(lambda wakeups=wakeups: self._wakeups != wakeups, timeout=longest)  # type: ignore[misc]
 
-    # A signal only reports that the journal has new lines. A lost or repeated signal has no lasting effect.
+    # The journal decides: a repeated signal has no further effect, and the next look or start of a service makes up for
+    # a lost one, except that a pause whose signal was lost does not interrupt open steps.
 
     @workflow.signal
     def look(self) -> None:
