@@ -1,4 +1,4 @@
-"""The run store over the folders of a machine."""
+"""The run store of a data directory: its runs in folders of the machine, or on the disk of a subclass."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ThreadCounts:
 
 
 class FolderStore(DiskStore):
-    """Runs in folders, their rows in a database."""
+    """Runs on a disk, which is the machine's unless a subclass opens another, and their rows in a database."""
 
     def __init__(
         self,
