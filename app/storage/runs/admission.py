@@ -57,7 +57,7 @@ class Admission:
                 await self._refuse_second(start.recipe_id)
             if start.concurrency is not None and start.concurrency.policy == "reject":
                 await self._refuse_full(start, start.concurrency)
-            return await self._new_runs.create(start, taken_over, shown=True)
+            return await self._new_runs.create(start, taken_over, flush_row=True)
 
     async def find_repeated(self, idempotency_key: str, request_sha256: str | None) -> str | None:
         """Return the run that a request with this key started, or None.

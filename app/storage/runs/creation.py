@@ -38,7 +38,7 @@ from app.storage.storage_context import StorageContext
 
 _FILES = (layout.START, layout.STEPS, layout.CONTROL)
 _MOST_COMMITTED_BYTES = 256 * 1024
-_SHOW_SECONDS = 0.05
+_PROJECTIONS_DELAY_SECONDS = 0.05
 _CREATED_BYTES = 256  # Approximate length of the event; encoding it only to measure it would take longer than the rest.
 _MOST_HELD = 256
 """Runs that stay locked between their creation and their opening; each costs a file descriptor."""
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Born:
+class _NewFolder:
     """The new folder of a run, built aside."""
 
     lock: Lock | None  # Lock of the folder.
@@ -83,7 +83,7 @@ class _NewRun:
     start: runs.RunStart
     anchor: str
     lock: Lock
-    shown: bool
+    has_projections: bool
 
     def opened(self) -> OpenedRun:
         empty = chain.read(b"", self.anchor)
@@ -92,7 +92,7 @@ class _NewRun:
             lock=self.lock,
             written=_CREATED,
             proven=frozenset(),
-            unwritten=() if self.shown else (created(self.start),),
+            unwritten=() if self.has_projections else (created(self.start),),
         )
 
 
@@ -101,19 +101,19 @@ class NewRuns:
 
     def __init__(self, context: StorageContext) -> None:
         self._context = context
-        self._births: dict[str, asyncio.Future[None]] = {}
+        self._unblocked: dict[str, asyncio.Future[None]] = {}
         self._held: dict[str, _NewRun] = {}
-        self._shows = aio.BackgroundTasks()
+        self._background = aio.BackgroundTasks()
         self._timer: asyncio.TimerHandle | None = None
 
     async def create(
-        self, start: runs.RunStart, taken_over: stores.TakenOver | None = None, *, shown: bool = False
+        self, start: runs.RunStart, taken_over: stores.TakenOver | None = None, *, flush_row: bool = False
     ) -> stores.Created:
         """Make a run durable.
 
         Args:
             taken_over: Finished steps of another run that the new run begins with.
-            shown: Whether other processes must see its row when this returns.
+            flush_row: Whether other processes must see its row when this returns.
 
         Raises:
             errors.RunExists: another run has its id.
@@ -121,29 +121,29 @@ class NewRuns:
         """
         # From the rename on, the run can be found although its folder is still locked here. Its openers wait for the
         # end of this block; otherwise the run would seem to be locked by another process.
-        with self._birth(start.run_id):
-            born = await self._built(start, taken_over)
+        with self._block_openers(start.run_id):
+            new_folder = await self._build_aside(start, taken_over)
             try:
-                await self._put_in_place(start.run_id, born)
-                row = await self._index(start, shown=shown)
+                await self._put_in_place(start.run_id, new_folder)
+                row = await self._index(start, flush_row=flush_row)
             except BaseException:
-                born.release()
+                new_folder.release()
                 raise
             # A fork is read from its folder, which contains the inherited steps.
             if taken_over is not None:
-                born.release()
-            elif not self._keep(start, born):
-                await self._show(start)
-        self._show_soon()
+                new_folder.release()
+            elif not self._keep(start, new_folder):
+                await self._try_projections(start)
+        self._write_projections_soon()
         return stores.Created(run_id=start.run_id, existed=False, summary=row.summary)
 
-    async def show(self, run_ids: Iterable[str] | None = None) -> None:
+    async def write_projections(self, run_ids: Iterable[str] | None = None) -> None:
         """Write the projections of new runs that are not opened yet, once for each; None: of all."""
         for run_id in list(self._held) if run_ids is None else run_ids:
             held = await self._of(run_id)
-            if held is not None and not held.shown:
-                with self._birth(run_id):
-                    held.shown = await self._show(held.start)
+            if held is not None and not held.has_projections:
+                with self._block_openers(run_id):
+                    held.has_projections = await self._try_projections(held.start)
 
     async def pop(self, run_id: str) -> OpenedRun | None:
         """Return a new run to its opener; None if it must be read from its folder."""
@@ -161,26 +161,26 @@ class NewRuns:
         """Write nothing further, and release all new runs."""
         if self._timer is not None:
             self._timer.cancel()
-        self._shows.give_up()
+        self._background.give_up()
         self.let_go()
 
     async def close(self) -> None:
         """Write the projections of all new runs, and release the runs."""
-        await self.show()
+        await self.write_projections()
         self.abandon()
 
     @contextlib.contextmanager
-    def _birth(self, run_id: str) -> Iterator[None]:
+    def _block_openers(self, run_id: str) -> Iterator[None]:
         """Make openers of the run wait until the block ends."""
-        birth: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._births[run_id] = birth
+        unblocked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._unblocked[run_id] = unblocked
         try:
             yield
         finally:
-            del self._births[run_id]
-            birth.set_result(None)
+            del self._unblocked[run_id]
+            unblocked.set_result(None)
 
-    async def _built(self, start: runs.RunStart, taken_over: stores.TakenOver | None) -> _Born:
+    async def _build_aside(self, start: runs.RunStart, taken_over: stores.TakenOver | None) -> _NewFolder:
         context = self._context
         workers = self._workers if taken_over is None else context.workers
         try:
@@ -191,21 +191,21 @@ class NewRuns:
         except OSError as error:
             raise self._no_space(layout.new_folder(start.run_id), error) from error
 
-    async def _put_in_place(self, run_id: str, born: _Born) -> None:
+    async def _put_in_place(self, run_id: str, new_folder: _NewFolder) -> None:
         context, folder = self._context, layout.run_folder(run_id)
         try:
-            if not born.durable:
-                await self._commit(run_id, born)
+            if not new_folder.durable:
+                await self._commit(run_id, new_folder)
             # The run exists from here on, so its lines in the log were made durable before.
             await self._workers.run(lambda: _rename(context, run_id, folder))
             # While the log mentions the run, its folder is synced before the log is dropped.
             if not context.committer.holds(run_id):
-                await context.workers.run(lambda: _make_durable(context, folder, born))
+                await context.workers.run(lambda: _make_durable(context, folder, new_folder))
         except OSError as error:
             await context.workers.run(lambda: deletion.discard_refused(context, run_id))
             raise self._no_space(folder, error) from error
 
-    async def _commit(self, run_id: str, born: _Born) -> None:
+    async def _commit(self, run_id: str, new_folder: _NewFolder) -> None:
         """Make an unsynced folder durable through the log."""
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         committer, folder = self._context.committer, layout.run_folder(run_id)
@@ -214,20 +214,20 @@ class NewRuns:
         commit = Commit(
             run_id=run_id,
             path=f"{folder}/{layout.START}",
-            file=_Folder(self._context.disk, layout.new_folder(run_id)),
+            file=_UnsyncedFolder(self._context.disk, layout.new_folder(run_id)),
             offset=0,
-            content=born.content,
+            content=new_folder.content,
             points="storage.create",
         )
         committer.gather(lambda: committer.begin(commit, functools.partial(settle, committed, None)))
         await committed
 
-    async def _index(self, start: runs.RunStart, *, shown: bool) -> IndexedRun:
+    async def _index(self, start: runs.RunStart, *, flush_row: bool) -> IndexedRun:
         row = index_port.row_of(start, states.RunState.PENDING, start.created_at, name=start.run_id, owner=start.owner)
         self._context.probes.reach("storage.create.before_row")
         try:
             await self._context.index.put_run(row)
-            if shown:
+            if flush_row:
                 # Before another process looks for the key.
                 await self._context.index.flush()
         except errors.StorageFault as fault:
@@ -240,30 +240,32 @@ class NewRuns:
         self._context.feed.publish(start, [created(start)], _CREATED_BYTES)
         return row
 
-    def _keep(self, start: runs.RunStart, born: _Born) -> bool:
+    def _keep(self, start: runs.RunStart, new_folder: _NewFolder) -> bool:
         """Keep a new run locked and cached, within a limit.
 
         Returns:
             Whether its projections need not be written now.
         """
-        if born.lock is None:
-            return born.durable
+        if new_folder.lock is None:
+            return new_folder.durable
         if len(self._held) >= _MOST_HELD:
-            born.lock.release()
-            return born.durable
-        self._held[start.run_id] = _NewRun(start, plain.labelled_sha256(born.content), born.lock, shown=born.durable)
+            new_folder.lock.release()
+            return new_folder.durable
+        self._held[start.run_id] = _NewRun(
+            start, plain.labelled_sha256(new_folder.content), new_folder.lock, has_projections=new_folder.durable
+        )
         return True
 
-    def _show_soon(self) -> None:
+    def _write_projections_soon(self) -> None:
         # A run that begins at once writes its projections only once, with those of its first steps.
         if self._timer is None and math.isfinite(self._context.throttle.first_seconds()):
-            self._timer = asyncio.get_running_loop().call_later(_SHOW_SECONDS, self._begin_to_show)
+            self._timer = asyncio.get_running_loop().call_later(_PROJECTIONS_DELAY_SECONDS, self._begin_projections)
 
-    def _begin_to_show(self) -> None:
+    def _begin_projections(self) -> None:
         self._timer = None
-        self._shows.begin(self.show(), "new runs")
+        self._background.begin(self.write_projections(), "new runs")
 
-    async def _show(self, start: runs.RunStart) -> bool:
+    async def _try_projections(self, start: runs.RunStart) -> bool:
         context, folder = self._context, layout.run_folder(start.run_id)
         try:
             await context.near.run(lambda: _write_projections(context, start, folder))
@@ -274,8 +276,8 @@ class NewRuns:
         return True
 
     async def _of(self, run_id: str) -> _NewRun | None:
-        while (birth := self._births.get(run_id)) is not None:
-            await asyncio.shield(birth)
+        while (unblocked := self._unblocked.get(run_id)) is not None:
+            await asyncio.shield(unblocked)
         return self._held.get(run_id)
 
     @property
@@ -292,7 +294,7 @@ def refusal(fault: errors.StorageFault) -> errors.WriteFailed | errors.DatabaseA
     return fault if isinstance(fault, errors.DatabaseAway) else errors.WriteFailed(detail=fault.detail)
 
 
-class _Folder:
+class _UnsyncedFolder:
     def __init__(self, files: Disk, folder: str) -> None:
         self._files = files
         self._folder = folder
@@ -303,7 +305,7 @@ class _Folder:
         self._files.sync_folder(self._folder)
 
 
-def _build(context: StorageContext, start: runs.RunStart, taken_over: stores.TakenOver | None) -> _Born:
+def _build(context: StorageContext, start: runs.RunStart, taken_over: stores.TakenOver | None) -> _NewFolder:
     """Build a run's folder aside.
 
     Both journals are created here, empty, so that their names are synced with the folder and never again.
@@ -311,7 +313,7 @@ def _build(context: StorageContext, start: runs.RunStart, taken_over: stores.Tak
     files, reach = context.bare_disk, context.probes.reach
     folder, final = layout.new_folder(start.run_id), layout.run_folder(start.run_id)
     reach("storage.create.before_folder")
-    lock = _held(files, folder)
+    lock = _lock_new_folder(files, folder)
     try:
         # Another process that created this run has given up or put its folder in place by now.
         if files.has_folder(final):
@@ -331,10 +333,10 @@ def _build(context: StorageContext, start: runs.RunStart, taken_over: stores.Tak
         if lock is not None:
             lock.release()
         raise
-    return _Born(lock=lock, content=content, durable=durable)
+    return _NewFolder(lock=lock, content=content, durable=durable)
 
 
-def _held(files: Disk, folder: str) -> Lock | None:
+def _lock_new_folder(files: Disk, folder: str) -> Lock | None:
     # Locked, so that the start of a service does not sweep a folder that another process builds; before the lock, it
     # may. A folder that exists and is not locked remains from a failed attempt, and is reused.
     while True:
@@ -383,8 +385,8 @@ def _rename(context: StorageContext, run_id: str, folder: str) -> None:
     context.disk.rename(layout.new_folder(run_id), folder)
 
 
-def _make_durable(context: StorageContext, folder: str, born: _Born) -> None:
+def _make_durable(context: StorageContext, folder: str, new_folder: _NewFolder) -> None:
     context.probes.reach("storage.create.before_runs_sync")
-    if not born.durable:
-        _Folder(context.disk, folder).sync()
+    if not new_folder.durable:
+        _UnsyncedFolder(context.disk, folder).sync()
     context.disk.sync_folder(layout.RUNS)

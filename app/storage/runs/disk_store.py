@@ -230,8 +230,8 @@ class DiskStore(StoredRuns, abc.ABC):
             maintenance=Maintenance(context, opener, read.reconciliation),
         )
 
-    async def _show(self, run_ids: Sequence[str]) -> None:
-        await self._parts.opener.new_runs.show(run_ids)
+    async def _write_projections(self, run_ids: Sequence[str]) -> None:
+        await self._parts.opener.new_runs.write_projections(run_ids)
 
     def _make_committer(
         self, files: disk_port.Disk, commits: Workers, others: Workers, points: probes.Probes

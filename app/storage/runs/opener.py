@@ -64,12 +64,12 @@ class Opener:
             errors.NotFound, errors.Conflict, errors.JournalCorrupt: as `stores.RunStore.open`.
             errors.StorageFault: the disk refuses a repair.
         """
-        if (newborn := await self.new_runs.pop(run_id)) is not None:
-            if opening.is_as_made(self._context.disk, newborn.authority):
-                log = self.logs[run_id] = FolderLog(newborn, self._context, self._identity, self._forget)
+        if (new_run := await self.new_runs.pop(run_id)) is not None:
+            if opening.is_as_made(self._context.disk, new_run.authority):
+                log = self.logs[run_id] = FolderLog(new_run, self._context, self._identity, self._forget)
                 return log
             # The folder has changed since, so it is read like any other.
-            newborn.lock.release()
+            new_run.lock.release()
         # In a task of its own: a cancelled caller must not leave a folder locked.
         task = asyncio.ensure_future(self._open(run_id))
         try:

@@ -106,7 +106,7 @@ class StoredRuns:
 
     async def read_events(self, run_id: str, after: int = 0, most: int | None = None) -> list[events.Event]:
         """Return the events with numbers above `after`, at most `most` of them."""
-        await self._show([run_id])
+        await self._write_projections([run_id])
         return await self._parts.archive.events(run_id, after, most)
 
     async def read_log(self, run_id: str, name: str) -> bytes:
@@ -119,13 +119,13 @@ class StoredRuns:
         return await self._parts.archive.log_names(run_id)
 
     async def read_snapshots(self, run_id: str) -> dict[str, plain.Json]:
-        await self._show([run_id])
+        await self._write_projections([run_id])
         return await self._parts.archive.snapshots(run_id)
 
     # -- rows
 
     async def read_progress(self, run_ids: Sequence[str]) -> dict[str, stores.RunProgress]:
-        await self._show(run_ids)
+        await self._write_projections(run_ids)
         return await self._parts.archive.progress(run_ids)
 
     async def summary(self, run_id: str) -> stores.RunSummary:
@@ -258,5 +258,5 @@ class StoredRuns:
         await self._parts.reconciliation.once()
         await self._parts.reconciliation.index_unread_receipts()
 
-    async def _show(self, run_ids: Sequence[str]) -> None:
+    async def _write_projections(self, run_ids: Sequence[str]) -> None:
         """Write postponed projections of runs before they are read."""
