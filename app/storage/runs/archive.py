@@ -167,7 +167,7 @@ class Archive:
 
         return await self._context.workers.run(read)
 
-    async def proven(self, receipt_id: str) -> dict[str, plain.Json]:
+    async def prove_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
         """Verify a receipt and return it.
 
         Raises:

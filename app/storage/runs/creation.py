@@ -91,7 +91,7 @@ class _NewRun:
             authority=authority.judge(self.start.run_id, self.start, empty, empty),
             lock=self.lock,
             written=_CREATED,
-            proven=frozenset(),
+            receipt_ids=frozenset(),
             unwritten=() if self.has_projections else (created(self.start),),
         )
 

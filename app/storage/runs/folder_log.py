@@ -52,7 +52,7 @@ class FolderLog:
             self._start,
             context,
             self._events,
-            opened.proven,
+            opened.receipt_ids,
             lambda files: missing.counted(files, self._steps.count),
         )
         self._projections, folder = projections, self._folder

@@ -33,7 +33,7 @@ class KeptRun:
     """Authority at that time; its decisions are those at the end of this process's lines."""
     written: Written  # Events at that time.
     events_end: int  # Length of events.jsonl at that time.
-    proven: frozenset[str]  # Receipts in their session's file at that time.
+    receipt_ids: frozenset[str]  # Receipts in their session's file at that time.
     position: JournalPosition | None = None  # Position at which this process has set it aside; None while it is open.
 
 
@@ -55,7 +55,7 @@ class KeptRuns:
             authority=opened.authority,
             written=opened.written,
             events_end=files.size(path) if files.has_file(path) else 0,
-            proven=opened.proven,
+            receipt_ids=opened.receipt_ids,
         )
         self._runs.move_to_end(run_id)
         while sum(_lines(run) for run in self._runs.values()) > self.most_lines:
@@ -114,16 +114,19 @@ def _read_on(files: Disk, path: str, former: Reading, count: int) -> Reading | N
 def _opening(context: StorageContext, kept: KeptRun, found: Authority, lock: Lock) -> FoundRun:
     written = _written(context.disk, kept)
     new = found.records[len(kept.authority.records) :]
-    proven = [record for record in new if record.receipt_id is not None]
-    wanted = {str(record.receipt_id) for record in proven} - kept.proven
+    executions = [record for record in new if record.receipt_id is not None]
+    wanted = {str(record.receipt_id) for record in executions} - kept.receipt_ids
     places = receipts.find(context.disk, found.start.session_id, wanted) if wanted else {}
     return FoundRun(
         opened=OpenedRun(
-            authority=found, lock=lock, written=written, proven=kept.proven | places.keys() if places else kept.proven
+            authority=found,
+            lock=lock,
+            written=written,
+            receipt_ids=kept.receipt_ids | places.keys() if places else kept.receipt_ids,
         ),
         untold=opening.untold(found, written, len(kept.authority.records), len(kept.authority.control.lines)),
         places=list(places.values()),
-        unproven=[record for record in proven if record.receipt_id not in places],
+        without_receipt=[record for record in executions if record.receipt_id not in places],
     )
 
 

@@ -33,6 +33,6 @@ class OpenedRun:
     authority: Authority  # The run, without its torn ends.
     lock: Lock  # The lock of the folder.
     written: Written  # Content of events.jsonl.
-    proven: frozenset[str]  # Receipts that are in their session's file.
+    receipt_ids: frozenset[str]  # Receipts that are in their session's file.
     missing: missing_lines.MissingLines | None = None  # Lines that the journals are known to lack.
     unwritten: tuple[events.Event, ...] = ()  # Events that are not in the file yet.

@@ -123,7 +123,7 @@ class Opener:
             counts = {"lines": len(adopted.kept), "dropped": adopted.dropped}
             log.add_event(events.EventType.RECOVERY_ADOPTED, None, counts)
         # Receipts follow their lines, so a crash may separate them; the journal has all of their content.
-        for record in folder.unproven:
+        for record in folder.without_receipt:
             await log.add_receipt(record)
         if (lost := log.loaded.missing) is not None and missing.parks(log.loaded.decisions):
             await self._pause(log, lost)

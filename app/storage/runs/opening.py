@@ -35,7 +35,7 @@ class FoundRun:
     opened: OpenedRun  # The opened run.
     untold: list[Event]  # Events to add; an event that has no number yet has 0.
     places: list[ReceiptPlace]  # Receipts found in their session's file.
-    unproven: list[records.Record]  # Records whose receipt is missing there.
+    without_receipt: list[records.Record]  # Records whose receipt is missing there.
     orders: tuple[RunOrder, ...] = ()
     """Orders that the index may lack, since the process that took them may have died."""
     journal_position: JournalPosition | None = None
@@ -93,14 +93,14 @@ def reopen(context: StorageContext, run_id: str, lock: Lock, journal_position: J
 
 def _opening(context: StorageContext, found: Authority, lock: Lock, cuts: list[Event]) -> FoundRun:
     written = events_file.read_written(context.disk, found.run_id)
-    proven = [record for record in found.records if record.receipt_id is not None]
-    wanted = {str(record.receipt_id) for record in proven}
+    executions = [record for record in found.records if record.receipt_id is not None]
+    wanted = {str(record.receipt_id) for record in executions}
     places = receipts.find(context.disk, found.start.session_id, wanted) if wanted else {}
     return FoundRun(
-        opened=OpenedRun(authority=found, lock=lock, written=written, proven=frozenset(places)),
+        opened=OpenedRun(authority=found, lock=lock, written=written, receipt_ids=frozenset(places)),
         untold=[*_inserted(context, untold(found, written), written), *cuts],
         places=list(places.values()),
-        unproven=[record for record in proven if record.receipt_id not in places],
+        without_receipt=[record for record in executions if record.receipt_id not in places],
     )
 
 

@@ -60,7 +60,7 @@ class EventQueue:
         """Highest number of an event that is queued or written."""
         self.next = max(written.last, taken * BLOCK + BLOCK // 2) + 1
         """Lowest free number."""
-        self.prove: Callable[[], Awaitable[None]] | None = None
+        self.sync_taken: Callable[[], Awaitable[None]] | None = None
         """Makes the line durable that opened the block; None: it is durable."""
         self.unwritten = list(unwritten)
         """Events that are not in the file yet."""
@@ -88,11 +88,11 @@ class EventQueue:
         self.next = max(self.next, taken * BLOCK + 1)
         self.fresh = False
 
-    def open_block(self, taken: int, prove: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Number from a new block whose `taken` line is durable or becomes so by `prove`."""
+    def open_block(self, taken: int, sync_taken: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Number from a new block whose `taken` line is durable or becomes so by `sync_taken`."""
         self.next = max(self.next, taken * BLOCK + 1)
         self.fresh = True
-        self.prove = prove
+        self.sync_taken = sync_taken
 
     def continue_from(self, taken: int, last: int) -> None:
         """Continue in the block that this process opened, after the last number that it used."""
@@ -151,7 +151,7 @@ class Projections:
         start: runs.RunStart,
         context: StorageContext,
         queue: EventQueue,
-        proven: Iterable[str],
+        receipt_ids: Iterable[str],
         complete: Callable[[Mapping[str, plain.Json]], Mapping[str, plain.Json]],
     ) -> None:
         self._run_id = run_id
@@ -166,7 +166,7 @@ class Projections:
         """The start of the run, with its present labels."""
         self._feed = context.feed
         self._endings: list[Event] = []
-        self._proven = dict.fromkeys(proven)
+        self._receipt_ids = dict.fromkeys(receipt_ids)
         self._make: Snapshots | None = None
         self._receipts: list[records.Record] = []
         self._unindexed: list[ReceiptPlace] = []
@@ -232,14 +232,14 @@ class Projections:
 
     def add_receipt(self, record: records.Record) -> None:
         """Queue a receipt unless it was queued before."""
-        if record.receipt_id is not None and record.receipt_id not in self._proven:
-            self._proven[record.receipt_id] = None
+        if record.receipt_id is not None and record.receipt_id not in self._receipt_ids:
+            self._receipt_ids[record.receipt_id] = None
             self._receipts.append(record)
             self._write_soon()
 
     def holds_receipt(self, receipt_id: str) -> bool:
         """Return whether a receipt of this run exists, perhaps not written yet."""
-        return receipt_id in self._proven
+        return receipt_id in self._receipt_ids
 
     async def flush(self, *, whole: bool = True) -> None:
         """Write all queued content now, or only the events.
@@ -264,7 +264,7 @@ class Projections:
             errors.StorageFault: they could not be synced.
         """
         try:
-            await self._context.workers.run(lambda: self._files.sync(with_receipts=bool(self._proven)))
+            await self._context.workers.run(lambda: self._files.sync(with_receipts=bool(self._receipt_ids)))
         except OSError as error:
             raise self._context.disk_health.failed(f"{self._folder}/*", error) from error
 
@@ -324,9 +324,9 @@ class Projections:
         failure: BaseException | None = None
         began = loop.time()
         try:
-            if self._queue.prove is not None:
-                await self._queue.prove()
-                self._queue.prove = None
+            if self._queue.sync_taken is not None:
+                await self._queue.sync_taken()
+                self._queue.sync_taken = None
                 began = loop.time()
             self._fill(load, whole)
             await self._workers(load).run(lambda: self._files.store(load))

@@ -195,7 +195,7 @@ class StoredRuns:
         return await self._parts.archive.list_receipts(query)
 
     async def prove_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
-        return await self._parts.archive.proven(receipt_id)
+        return await self._parts.archive.prove_receipt(receipt_id)
 
     @property
     def read_faults(self) -> ReadFaults:
