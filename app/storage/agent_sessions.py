@@ -34,7 +34,7 @@ from app.storage.disk.disk_port import Disk, Lock
 from app.storage.disk.memory_disk import MemoryDisk
 from app.storage.disk.os_disk import OsDisk
 from app.storage.disk.read_faults import ReadFaults
-from app.storage.disk.worker_threads import Inline, Threads, Workers
+from app.storage.disk.worker_threads import NextTurnWorker, Workers, WorkerThreads
 
 ID_CHARACTERS = 1000  # Longest id of an agent session.
 LOOK_SECONDS = 0.5  # Time between two looks whether another process still holds a conversation.
@@ -265,7 +265,7 @@ class MemoryAgentSessions(StoredAgentSessions):
     def __init__(self, files: MemoryDisk | None = None) -> None:
         self.disk = files or MemoryDisk()
         """The disk that stores them."""
-        super().__init__(self.disk, Inline())
+        super().__init__(self.disk, NextTurnWorker())
 
     def crashed(self, *, lose_unsynced: bool = False) -> MemoryAgentSessions:
         """Return the sessions as a restart finds them.
@@ -283,12 +283,12 @@ def in_folder(data_directory: Path, faults: ReadFaults | None = None) -> StoredA
         faults: Notes files that cannot be read now; None: a record that is not shared.
     """
     files = CheckedDisk(OsDisk(data_directory), faults or ReadFaults(clock.SystemClock()))
-    return StoredAgentSessions(files, Threads(1, "agent-sessions"))
+    return StoredAgentSessions(files, WorkerThreads(1, "agent-sessions"))
 
 
 def on_disk(disk: Disk) -> StoredAgentSessions:
     """Return the sessions on the disk of a store."""
-    return StoredAgentSessions(disk, Threads(1, "agent-sessions"), ends_frozen=True)
+    return StoredAgentSessions(disk, WorkerThreads(1, "agent-sessions"), ends_frozen=True)
 
 
 def check(files: Disk, name: str) -> Iterator[tuple[str, str | None]]:

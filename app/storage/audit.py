@@ -17,7 +17,7 @@ from app.domain.authors import RunOrder
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.disk_port import Disk
-from app.storage.disk.worker_threads import FolderLock
+from app.storage.disk.worker_threads import AsyncFolderLock
 from app.storage.journal import chain
 from app.storage.storage_context import StorageContext
 
@@ -39,7 +39,7 @@ class AuditLog:
         """
         self._context = context
         self._prepare = prepare
-        self._folder = FolderLock(context.disk, layout.AUDIT, context.workers)
+        self._folder = AsyncFolderLock(context.disk, layout.AUDIT, context.workers)
         self._is_named = False
 
     async def append(

@@ -13,7 +13,7 @@ from app.storage.disk.disk_health import DiskHealth
 from app.storage.disk.disk_port import Disk
 from app.storage.disk.os_disk import OsDisk
 from app.storage.disk.read_faults import ReadFaults
-from app.storage.disk.worker_threads import InlineWorker, Threads, Workers
+from app.storage.disk.worker_threads import AdaptiveInlineWorker, Workers, WorkerThreads
 from app.storage.index.index_port import Index
 from app.storage.index.index_queue import IndexQueue
 from app.storage.objects import mark
@@ -59,8 +59,8 @@ class FolderStore(DiskStore):
         self._opened: tuple[Disk, str] | None = None
         self._held: OsDisk | None = None
         self._is_shared = False
-        self._commits = Threads(threads.commit, "commit")
-        self._others = Threads(threads.other, "storage")
+        self._commits = WorkerThreads(threads.commit, "commit")
+        self._others = WorkerThreads(threads.other, "storage")
 
     def _prepare(self) -> tuple[StorageContext, str]:
         opened, self._opened = self._opened, None
@@ -75,7 +75,7 @@ class FolderStore(DiskStore):
             read_faults=faults,
             committer=self._make_committer(disk, self._commits, self._others, self._probes),
             workers=self._others,
-            near=self._near(),
+            quick_workers=self._quick_workers(),
             index=self._queue or self._index,
             disk_health=disk_health,
             clock=self._clock,
@@ -127,8 +127,8 @@ class FolderStore(DiskStore):
         self._held.hold()
         return self._held, identity
 
-    def _near(self) -> Workers:
-        return InlineWorker(self._others)
+    def _quick_workers(self) -> Workers:
+        return AdaptiveInlineWorker(self._others)
 
     def _let_go(self) -> None:
         if self._queue is not None:

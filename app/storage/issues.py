@@ -20,7 +20,7 @@ from app.domain import issues, plain
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.disk_port import Disk
-from app.storage.disk.worker_threads import FolderLock
+from app.storage.disk.worker_threads import AsyncFolderLock
 from app.storage.storage_context import StorageContext
 
 _CHUNK = 200
@@ -47,7 +47,7 @@ class Issues:
         self._unread: errors.Unreadable | None = None
         self._comparing = asyncio.Lock()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._folder = FolderLock(context.disk, layout.ISSUES, context.workers)
+        self._folder = AsyncFolderLock(context.disk, layout.ISSUES, context.workers)
 
     async def open(self, issue: issues.Issue) -> None:
         found = plain.plain(issue)

@@ -11,7 +11,7 @@ from app.storage.disk.checked_disk import CheckedDisk
 from app.storage.disk.disk_health import DiskHealth
 from app.storage.disk.memory_disk import MemoryDisk
 from app.storage.disk.read_faults import ReadFaults
-from app.storage.disk.worker_threads import Inline
+from app.storage.disk.worker_threads import NextTurnWorker
 from app.storage.index.memory_index import MemoryIndex
 from app.storage.runs.disk_store import DiskStore
 from app.storage.runs.run_folders import Adopt
@@ -58,7 +58,7 @@ class MemoryStore(DiskStore):
             self.disk.add_folder(folder)
         for folder in ("", *layout.FOLDERS):
             self.disk.sync_folder(folder)
-        workers, points = Inline(), self._probes or _NO_PROBES
+        workers, points = NextTurnWorker(), self._probes or _NO_PROBES
         faults = ReadFaults(self._clock)
         disk = CheckedDisk(self.disk, faults)
         context = StorageContext(
@@ -67,7 +67,7 @@ class MemoryStore(DiskStore):
             read_faults=faults,
             committer=self._make_committer(disk, workers, workers, points),
             workers=workers,
-            near=workers,
+            quick_workers=workers,
             index=self.index,
             disk_health=DiskHealth(),
             clock=self._clock,

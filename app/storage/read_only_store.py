@@ -17,7 +17,7 @@ from app.storage.disk.checked_disk import CheckedDisk
 from app.storage.disk.disk_health import DiskHealth
 from app.storage.disk.os_disk import OsDisk
 from app.storage.disk.read_faults import ReadFaults
-from app.storage.disk.worker_threads import InlineWorker, Threads
+from app.storage.disk.worker_threads import AdaptiveInlineWorker, WorkerThreads
 from app.storage.index import read_only_index
 from app.storage.objects import mark
 from app.storage.runs import stored_runs
@@ -88,7 +88,7 @@ class ReadOnlyStore(StoredRuns):
         self._index = index
         self._clock = clock
         self._blobs = mark.Target(url=blobs_url, looks_only=True)
-        self._threads = Threads(1, "storage")
+        self._threads = WorkerThreads(1, "storage")
 
     async def __aenter__(self) -> ReadOnlyStore:
         context, identity = self._prepare()
@@ -119,8 +119,8 @@ class ReadOnlyStore(StoredRuns):
             bare_disk=disk,
             read_faults=faults,
             committer=FileCommitter(self._threads, probes.NoProbes()),
-            workers=InlineWorker(self._threads),
-            near=InlineWorker(self._threads),
+            workers=AdaptiveInlineWorker(self._threads),
+            quick_workers=AdaptiveInlineWorker(self._threads),
             index=read_only_index.opened(self._index),
             disk_health=DiskHealth(),
             clock=self._clock,

@@ -49,7 +49,7 @@ class StorageContext:
     read_faults: ReadFaults  # Files that cannot be read now.
     committer: Committer  # Makes journal lines durable.
     workers: Workers  # Threads for all other blocking work.
-    near: Workers  # For a few small writes that wait for no disk.
+    quick_workers: Workers  # For a few small writes; on the loop itself, unless the store is on a server.
     index: Index  # Rows about runs and receipts.
     disk_health: DiskHealth  # Whether writes succeed.
     clock: clock.Clock  # The clock.

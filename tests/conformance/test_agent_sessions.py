@@ -20,7 +20,7 @@ from app.storage.agent_sessions import ID_CHARACTERS, StoredAgentSessions
 from app.storage.disk.disk_port import Disk
 from app.storage.disk.memory_disk import MemoryDisk
 from app.storage.disk.os_disk import OsDisk
-from app.storage.disk.worker_threads import Inline, Threads
+from app.storage.disk.worker_threads import NextTurnWorker, WorkerThreads
 from tests.conformance.store_harness import Faults, FaultyDisk
 
 TALK = "550e8400-e29b-51d4-a716-446655440000"
@@ -60,7 +60,7 @@ class Cabin:
 
     def beside(self) -> StoredAgentSessions:
         """Return the same sessions in another process."""
-        workers = Inline() if self._place is None else Threads(1, "sessions")
+        workers = NextTurnWorker() if self._place is None else WorkerThreads(1, "sessions")
         made = StoredAgentSessions(FaultyDisk(self.disk, self.faults), workers)
         self._made.append(made)
         return made

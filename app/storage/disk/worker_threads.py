@@ -35,7 +35,7 @@ class Workers(Protocol):
         """Finish the jobs under way, and stop."""
 
 
-class Threads:
+class WorkerThreads:
     """Threads with one queue; a hop to them costs half as much as one to an executor."""
 
     def __init__(self, count: int, name: str) -> None:
@@ -87,27 +87,27 @@ class Threads:
         done(result, error)
 
 
-class InlineWorker:
+class AdaptiveInlineWorker:
     """Runs jobs on the loop itself, for those that usually take no longer than a hop to a thread: a few small writes.
 
     If the disk delays one job, the next ones run on threads until the loop has lost no more than its share of the time.
     """
 
-    def __init__(self, far: Workers) -> None:
-        self._far = far
+    def __init__(self, threads: Workers) -> None:
+        self._threads = threads
         self._not_before = 0.0
 
     def begin(self, job: Callable[[], Any], done: Done) -> None:
         """Run a job at once, or on a thread while the disk is slow."""
         if asyncio.get_running_loop().time() < self._not_before:
-            self._far.begin(job, done)
+            self._threads.begin(job, done)
         else:
             done(*_outcome(lambda: self._timed(job)))
 
     async def run(self, job: Callable[[], T]) -> T:
         """Run a job at once, or on a thread while the disk is slow."""
         if asyncio.get_running_loop().time() < self._not_before:
-            return await self._far.run(job)
+            return await self._threads.run(job)
         return self._timed(job)
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class InlineWorker:
                 self._not_before = began + took / _LARGEST_SHARE
 
 
-class Inline:
+class NextTurnWorker:
     """Runs jobs on the loop itself, one turn later, for disks that never block."""
 
     def begin(self, job: Callable[[], Any], done: Done) -> None:
@@ -139,7 +139,7 @@ class Inline:
         """Do nothing; this worker has no threads."""
 
 
-class FolderLock:
+class AsyncFolderLock:
     """Lets one caller at a time work on a folder.
 
     Only one caller of a process waits for other processes, so that the callers block at most one of its threads.

@@ -174,7 +174,7 @@ class PostgresStore(FolderStore):
         self._hold = CommitLogLock(files, serves=self._serves)
         return PostgresCommitter(self._disk, commits, points)
 
-    def _near(self) -> Workers:
+    def _quick_workers(self) -> Workers:
         return self._others
 
     def _let_go(self) -> None:

@@ -14,7 +14,7 @@ from app.engine import stores
 from app.storage import layout
 from app.storage.disk import disk_port
 from app.storage.disk.disk_health import fault_of
-from app.storage.disk.worker_threads import FolderLock
+from app.storage.disk.worker_threads import AsyncFolderLock
 from app.storage.index.index_port import IndexedRun
 from app.storage.runs.creation import NewRuns
 from app.storage.runs.reconciliation import Reconciliation
@@ -34,7 +34,7 @@ class Admission:
         self._context = context
         self._reconciliation = reconciliation
         self._new_runs = new_runs
-        self._locks = FolderLock(context.disk, layout.RUNS, context.workers)
+        self._locks = AsyncFolderLock(context.disk, layout.RUNS, context.workers)
 
     async def create(
         self, start: runs.RunStart, *, exclusive: bool, taken_over: stores.TakenOver | None

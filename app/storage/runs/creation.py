@@ -268,7 +268,7 @@ class NewRuns:
     async def _try_projections(self, start: runs.RunStart) -> bool:
         context, folder = self._context, layout.run_folder(start.run_id)
         try:
-            await context.near.run(lambda: _write_projections(context, start, folder))
+            await context.quick_workers.run(lambda: _write_projections(context, start, folder))
         except OSError as error:
             # They are written when the run is opened.
             _log.warning("projections were not written: %s", error, extra={"run_id": start.run_id})
@@ -283,7 +283,7 @@ class NewRuns:
     @property
     def _workers(self) -> Workers:
         # With a commit log, the remaining work for a new run does not wait for a disk.
-        return self._context.near if self._context.committer.has_commit_log else self._context.workers
+        return self._context.quick_workers if self._context.committer.has_commit_log else self._context.workers
 
     def _no_space(self, path: str, error: OSError) -> errors.WriteFailed | errors.DatabaseAway:
         return refusal(self._context.disk_health.failed(path, error))

@@ -361,7 +361,7 @@ class Projections:
         # Reading, syncing and writing long content would block the loop.
         long = len(load.event_lines) > _FEW_BYTES or self._files.bytes > _FEW_BYTES
         heavy = load.receipts or load.sync_events or long
-        return self._context.workers if heavy else self._context.near
+        return self._context.workers if heavy else self._context.quick_workers
 
     async def _note(self, load: Load, failure: BaseException | None) -> BaseException | None:
         if load.events_written:

@@ -96,7 +96,7 @@ class Processes:
 @pytest.fixture
 async def processes(tmp_path: Path) -> AsyncIterator[Processes]:
     """Return processes, and end them after the test."""
-    threads = worker_threads.Threads(1, "rates")
+    threads = worker_threads.WorkerThreads(1, "rates")
     made = Processes(tmp_path, threads)
     yield made
     for each in made.all:

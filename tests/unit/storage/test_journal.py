@@ -19,7 +19,7 @@ from app.storage.disk.disk_health import DiskHealth
 from app.storage.disk.memory_disk import MemoryDisk
 from app.storage.disk.os_disk import OsDisk
 from app.storage.disk.read_faults import ReadFaults
-from app.storage.disk.worker_threads import Inline, Threads
+from app.storage.disk.worker_threads import NextTurnWorker, WorkerThreads
 from app.storage.index.memory_index import MemoryIndex
 from app.storage.journal import chain
 from app.storage.journal.journal import Journal
@@ -54,14 +54,14 @@ class SharedLog:
 
 def context_over(disk: MemoryDisk | OsDisk, committer: object = None) -> StorageContext:
     """Return the context that a journal needs."""
-    workers = Inline()
+    workers = NextTurnWorker()
     return StorageContext(
         disk=disk,
         bare_disk=disk,
         read_faults=ReadFaults(clock.FakeClock()),
         committer=committer or FileCommitter(workers, probes.NoProbes()),  # type: ignore[arg-type]
         workers=workers,
-        near=workers,
+        quick_workers=workers,
         index=MemoryIndex(),
         disk_health=DiskHealth(),
         clock=clock.FakeClock(),
@@ -77,14 +77,14 @@ def journal_of(context: StorageContext, path: str) -> Journal:
 
 
 @pytest.fixture
-async def threads() -> AsyncIterator[Threads]:
+async def threads() -> AsyncIterator[WorkerThreads]:
     """Return two threads, and end them."""
-    made = Threads(2, "test")
+    made = WorkerThreads(2, "test")
     yield made
     made.close()
 
 
-async def test_a_slow_sync_does_not_block_the_loop(tmp_path: Path, threads: Threads) -> None:
+async def test_a_slow_sync_does_not_block_the_loop(tmp_path: Path, threads: WorkerThreads) -> None:
     """A slow sync delays only the caller of its line; lines that come meanwhile share the next one."""
     loop, hold, syncing, syncs = asyncio.get_running_loop(), threading.Event(), asyncio.Event(), []
 
@@ -179,7 +179,7 @@ async def test_an_append_to_a_closed_journal_is_refused() -> None:
     assert context.disk_health.free
 
 
-async def test_threads_hand_results_and_errors_back(threads: Threads) -> None:
+async def test_threads_hand_results_and_errors_back(threads: WorkerThreads) -> None:
     """A job's result or error returns to the loop; the threads outlive both."""
 
     def fail() -> None:
@@ -194,7 +194,7 @@ async def test_threads_hand_results_and_errors_back(threads: Threads) -> None:
 
 async def test_threads_are_started_when_they_are_needed() -> None:
     """Jobs in sequence use one thread; jobs at the same time use more, up to the limit."""
-    threads = Threads(3, "test")
+    threads = WorkerThreads(3, "test")
     for _ in range(5):
         await threads.run(lambda: None)
     alone = len(threads._threads)

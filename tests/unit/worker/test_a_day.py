@@ -61,12 +61,12 @@ class Folders(folder_store.FolderStore):
 
     def _prepare(self) -> tuple[storage_context.StorageContext, str]:
         found, identity = super()._prepare()
-        inline = worker_threads.Inline()
+        inline = worker_threads.NextTurnWorker()
         found = dataclasses.replace(found, disk=self.mortal, bare_disk=self.mortal)
-        return dataclasses.replace(found, workers=inline, near=inline, index=self.rows), identity
+        return dataclasses.replace(found, workers=inline, quick_workers=inline, index=self.rows), identity
 
     def _make_committer(self, *_: object) -> committer.Committer:
-        inline = worker_threads.Inline()
+        inline = worker_threads.NextTurnWorker()
         return super()._make_committer(self.mortal, inline, inline, self._probes)
 
 

@@ -15,7 +15,7 @@ from app.domain import issues, receipts, runs, states
 from app.domain.authors import RunOrder
 from app.engine import run_sums, spending, stores
 from app.storage.disk import disk_health
-from app.storage.disk.worker_threads import Threads
+from app.storage.disk.worker_threads import WorkerThreads
 from app.storage.index import reads, sums
 from app.storage.index import spending as run_spending
 from app.storage.index.index_port import IndexedRun, ReceiptPlace
@@ -42,10 +42,10 @@ class SqlIndex:
     def __init__(self, url: str) -> None:
         self._url = url
         self._database: Database | None = None
-        self._thread = Threads(1, "index")
+        self._thread = WorkerThreads(1, "index")
         # On a thread of their own, long reads do not delay writers.
         self._searching: Database | None = None
-        self._searches = Threads(1, "searches")
+        self._searches = WorkerThreads(1, "searches")
         self.changes = 0
         """Always 0; the queue in front of this index counts."""
 
