@@ -167,12 +167,12 @@ class Ownership:
         self._drop()
         connection = self._database.connect()
         try:
-            if not self._locked(connection):
-                self._look(connection)
+            if not self._try_lock(connection):
+                self._check_epoch(connection)
                 # The server has not noticed yet that the former session is gone, which may still execute a statement.
                 connection.execute(_END_FORMER, (self._backend,))
                 raise _Held("its lock is still held by a session that was lost")
-            self._look(connection)
+            self._check_epoch(connection)
             # By this lock other processes see that the process with this number lives.
             if self._shared and not _try(connection, "pg_try_advisory_lock", -self.number):
                 connection.execute(_END_FORMER, (self._backend,))
@@ -183,7 +183,7 @@ class Ownership:
         self._adopt(connection)
         return connection
 
-    def _look(self, connection: Connection) -> None:
+    def _check_epoch(self, connection: Connection) -> None:
         row = connection.execute(f"SELECT epoch FROM {SCHEMA}.store").fetchone()
         if row is None or int(row[0]) != self.epoch:
             self._fenced = True
@@ -192,7 +192,7 @@ class Ownership:
     def _acquire(self, connection: Connection) -> None:
         # A killed session ends as soon as the server notices.
         until = self._clock.monotonic() + _TAKE_SECONDS
-        while not self._locked(connection):
+        while not self._try_lock(connection):
             if self._clock.monotonic() > until:
                 raise self._busy(connection)
             self._stopping.wait(_PAUSE_SECONDS)
@@ -234,7 +234,7 @@ class Ownership:
         if connection is not None:
             connection.close()
 
-    def _locked(self, connection: Connection) -> bool:
+    def _try_lock(self, connection: Connection) -> bool:
         return _try(connection, f"pg_try_advisory_lock{'_shared' if self._shared else ''}", OWNER_LOCK)
 
 
