@@ -111,7 +111,7 @@ def _started(
 ) -> bootstrap.ServiceStart:
     def opened(application: bootstrap.Application) -> None:
         app.state.key_ring.common = application.store.common
-        app.state.key_ring.look()
+        app.state.key_ring.reload()
         app.state.services = _services(application, chosen.server, app.state.key_ring)
 
     mode = bootstrap.OpenMode(address=address)

@@ -37,7 +37,7 @@ from app.storage.disk.read_faults import ReadFaults
 from app.storage.disk.worker_threads import NextTurnWorker, Workers, WorkerThreads
 
 ID_CHARACTERS = 1000  # Longest id of an agent session.
-LOOK_SECONDS = 0.5  # Time between two looks whether another process still holds a conversation.
+RETRY_SECONDS = 0.5  # Time between two checks whether another process still holds a conversation.
 
 _SESSION, _TURNS, _CLAIM, _HOLDER = "session.json", "turns.jsonl", "claim.json", "holder.json"
 _UNKNOWN = "another process"
@@ -117,7 +117,7 @@ class StoredAgentSessions:
             if self._ends_frozen:
                 await asyncio.to_thread(self._outwait, folder)
             else:
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
         try:
             yield
         finally:

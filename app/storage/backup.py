@@ -36,7 +36,7 @@ LEFT_OUT = frozenset({layout.RUNS, layout.COMMITS, "processes", "service.json", 
 """Names that are not copied: runs are copied separately, the other files belong to the process or are rebuilt."""
 
 _LATE = (layout.ISSUES, layout.AGENT_SESSIONS, layout.AUDIT)  # Folders copied after the runs.
-_MOST_LOOKS = 20
+_MOST_READS = 20
 _PROJECTIONS = (layout.MANIFEST, layout.CACHE, layout.EVENTS)
 
 
@@ -191,7 +191,7 @@ def _run(folder: Path, disk: Disk) -> dict[str, bytes] | None:
 
 def _journals(folder: Path) -> dict[str, bytes] | None:
     with contextlib.suppress(FileNotFoundError):
-        for _ in range(_MOST_LOOKS):
+        for _ in range(_MOST_READS):
             control = _lines_of(folder / layout.CONTROL)
             steps = _lines_of(folder / layout.STEPS)
             if not _has_ended(control) or _lines_of(folder / layout.CONTROL) == control:

@@ -26,8 +26,8 @@ _IDENTITY = "data_directory_id"
 SERVICE = "service.json"  # File of the process that is the service.
 _INDEX = "index.db"
 _FOLDER_MODE = 0o700
-_LOOKS = 5
-_LOOK_SECONDS = 0.01
+_MOST_ATTEMPTS = 5
+_ATTEMPT_SECONDS = 0.01
 
 _IGNORING = "# Written by Control Room on first use: what runs leave behind stays out of the project's history.\n"
 _GITIGNORE = f"""\
@@ -325,8 +325,8 @@ class DataDirectory:
 
 
 def _tried(lock: Callable[[], T | None]) -> T | None:
-    for _ in range(_LOOKS):
+    for _ in range(_MOST_ATTEMPTS):
         if (held := lock()) is not None:
             return held
-        threading.Event().wait(_LOOK_SECONDS)
+        threading.Event().wait(_ATTEMPT_SECONDS)
     return None

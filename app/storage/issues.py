@@ -81,12 +81,12 @@ class Issues:
     async def knows_session(self, session_id: str) -> bool:
         may_have_plan = layout.can_have_plan(session_id)
 
-        def look() -> bool:
+        def has_files() -> bool:
             files = self._context.disk
             planned = may_have_plan and files.has_file(layout.plan_file(session_id))
             return files.has_folder(layout.session_folder(session_id)) or planned
 
-        return await self._context.workers.run(look) or await self._context.index.has_session(session_id)
+        return await self._context.workers.run(has_files) or await self._context.index.has_session(session_id)
 
     async def compare(self, *, everything: bool = False) -> int:
         """Update rows from files, and return the number of issues; files with an unmarked row are not read."""

@@ -19,7 +19,7 @@ from app.storage.disk.disk_port import Signature
 from app.storage.disk.os_disk import OsDisk
 
 FILE = "keys.json"  # File with the keys, in the data directory.
-LOOK_SECONDS = 0.5  # Longest delay until a change of the file is noticed.
+RELOAD_SECONDS = 0.5  # Longest delay until a change of the file is noticed.
 
 _log = logging.getLogger(__name__)
 
@@ -59,10 +59,10 @@ class KeyRing:
     async def watch(self) -> None:
         """Check the file for changes on a thread, again and again; keys that this ring writes are valid at once."""
         while True:
-            await self._clock.sleep(LOOK_SECONDS)
-            await asyncio.to_thread(self.look)
+            await self._clock.sleep(RELOAD_SECONDS)
+            await asyncio.to_thread(self.reload)
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Read the file again if it has changed; it blocks."""
         try:
             self.check()
@@ -151,10 +151,10 @@ class KeyRing:
         whole = plain.encode(content) + b"\n"
         if self.common is not None:
             self.common.put(FILE, whole)
-            self.look()
+            self.reload()
             return
         disk_port.replace(self._disk, FILE, whole, sync=True, reach=self.reach, at="storage.project_file")
-        self.look()
+        self.reload()
 
     def _check(self) -> None:
         try:

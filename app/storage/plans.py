@@ -118,7 +118,7 @@ class Plans:
         Raises:
             errors.Unreadable: a file that was never read cannot be read now.
         """
-        await self._look()
+        await self._read_changed()
         for fault in [] if query.partial else self._unread.values():
             raise errors.Unreadable(fault.message, detail=fault.detail)
         found = (head.summary for head in self._heads.values() if head.summary is not None)
@@ -205,7 +205,7 @@ class Plans:
         if len(self._known) > KEPT:
             self._known.popitem(last=False)
 
-    async def _look(self) -> None:
+    async def _read_changed(self) -> None:
         """Read the files that are new or have changed since they were last read."""
         run, files = self._context.workers.run, self._context.disk
         signatures, unread = await run(lambda: _signatures(files))
@@ -312,7 +312,7 @@ def _is_lost(files: Disk, name: str) -> bool:
 
 
 def _signatures(files: Disk) -> tuple[dict[str, Signature], dict[str, errors.Unreadable]]:
-    return _looked_at(files.names(layout.PLANS), lambda name: files.signature(f"{layout.PLANS}/{name}/{layout.PLAN}"))
+    return _read_each(files.names(layout.PLANS), lambda name: files.signature(f"{layout.PLANS}/{name}/{layout.PLAN}"))
 
 
 def _heads(
@@ -331,15 +331,15 @@ def _heads(
         # A copy in a folder of another name is ignored.
         return _Head(signature, plans.summary(plan) if _belongs(plan.session_id, name) else None)
 
-    return _looked_at(known, head)
+    return _read_each(known, head)
 
 
-def _looked_at(names: Iterable[str], look: Callable[[str], T]) -> tuple[dict[str, T], dict[str, errors.Unreadable]]:
+def _read_each(names: Iterable[str], read: Callable[[str], T]) -> tuple[dict[str, T], dict[str, errors.Unreadable]]:
     found: dict[str, T] = {}
     unread: dict[str, errors.Unreadable] = {}
     for name in names:
         try:
-            found[name] = look(name)
+            found[name] = read(name)
         except errors.Unreadable as fault:
             unread[name] = fault
         except OSError:

@@ -45,7 +45,7 @@ def test_objects_are_written_read_listed_and_removed(server: object_server.Objec
     listed = sorted(found.name for found in kept.all("runs/a"))
     sizes = {found.size_bytes for found in kept.all("runs/ab")}
     read = [kept.get(names[0]), kept.get(names[0], 5, 9), kept.get(names[0], 90, 99), kept.get("runs/ab/x")]
-    facts, there = kept.look(names[1]), (kept.has(names[1]), kept.has("runs/b"))
+    facts, there = kept.head(names[1]), (kept.has(names[1]), kept.has("runs/b"))
     with pytest.raises(FileNotFoundError):
         kept.get("runs/b")
     kept.remove(["runs/gone", *names[:15], "runs/gone too", *names[15:]])
@@ -102,7 +102,7 @@ def test_faults_are_named_without_secrets(
     calls: list[Any] = [
         lambda: kept.put("a", b"x"),
         lambda: kept.get("a"),
-        lambda: kept.look("a"),
+        lambda: kept.head("a"),
         lambda: list(kept.all("runs")),
         lambda: kept.remove(["a"]),
     ]

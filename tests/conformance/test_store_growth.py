@@ -38,7 +38,7 @@ async def outcome(reading: Awaitable[stores.Loaded]) -> stores.Loaded | str:
 
 def whole(harness: StoreHarness) -> Awaitable[stores.Loaded]:
     """Read the whole run."""
-    return harness.store._parts.folders.look(RUN, deep=True)
+    return harness.store._parts.folders.read(RUN, deep=True)
 
 
 async def test_each_line_of_a_run_that_grows_is_read_once(

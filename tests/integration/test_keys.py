@@ -277,7 +277,7 @@ async def test_keys_of_another_process_count_without_a_restart(project: Project)
             while (await service.http.get("/api/runs", headers=bearer("secret-of-bob"))).status_code != 200:
                 await served.moment()
         (project.data / key_files.FILE).write_text('{"version": 1, "keys": [{"name": "bob"')
-        until = asyncio.get_running_loop().time() + 2 * key_files.LOOK_SECONDS
+        until = asyncio.get_running_loop().time() + 2 * key_files.RELOAD_SECONDS
         while asyncio.get_running_loop().time() < until:
             assert (await service.http.get("/api/runs", headers=bearer("secret-of-bob"))).status_code == 200
             await served.moment()

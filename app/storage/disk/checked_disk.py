@@ -70,7 +70,7 @@ class CheckedDisk:
         self,
         name: str,
         path: str,
-        look: Callable[[], T],
+        read: Callable[[], T],
         again: Callable[[], object] | None = None,
         *,
         reports: bool = True,
@@ -80,14 +80,14 @@ class CheckedDisk:
         if faults.held:
             faults.check(path)
         try:
-            found = look()
+            found = read()
         except SyncRefused:
             # A failed sync, which the caller handles.
             raise
         except OSError as error:
             if error.errno in ABSENT or not passes(error):
                 raise
-            repeat = partial(self._checked, name, path, again or look)
+            repeat = partial(self._checked, name, path, again or read)
             raise faults.failed((name, path), error, repeat) from error
         if reports and (name, path) in faults.noted:
             faults.succeeded((name, path))

@@ -123,14 +123,14 @@ class Bucket:
             if begin == 0 and end is None:
                 return bytes(self._calls.get(self._store, name).bytes())
         # The size is read first: servers answer a range beyond the end in different ways.
-        size = self.look(name).size_bytes
+        size = self.head(name).size_bytes
         end = size if end is None else min(end, size)
         if begin >= end:
             return b""
         with self._faults_of(name):
             return bytes(self._calls.get_range(self._store, name, start=begin, end=end))
 
-    def look(self, name: str) -> Found:
+    def head(self, name: str) -> Found:
         """Return the facts about an object.
 
         Raises:
@@ -142,7 +142,7 @@ class Bucket:
     def has(self, name: str) -> bool:
         """Return whether an object exists."""
         try:
-            self.look(name)
+            self.head(name)
         except FileNotFoundError:
             return False
         return True

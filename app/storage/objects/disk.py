@@ -59,7 +59,7 @@ class ObjectDisk:
             return self._of_object(lambda: self.bucket.get(key, offset, None if size < 0 else offset + size))
 
     def size(self, path: str) -> int:
-        return self._either(path, self._disk.size, lambda key: self.bucket.look(key).size_bytes)
+        return self._either(path, self._disk.size, lambda key: self.bucket.head(key).size_bytes)
 
     def signature(self, path: str) -> Signature:
         """Return a stamp of a file; every change of the file changes the stamp."""
@@ -119,7 +119,7 @@ class ObjectDisk:
         if key is None or self._disk.has_file(path):
             self._disk.remove(path)
         else:
-            self.bucket.look(key)
+            self.bucket.head(key)
             self.bucket.remove([key])
 
     def remove_tree(self, path: str) -> None:
@@ -147,18 +147,18 @@ class ObjectDisk:
             if self._disk.size(path) == len(content):
                 self._disk.remove(path)
 
-    def _either(self, path: str, file: Callable[[str], T], look: Callable[[str], T]) -> T:
+    def _either(self, path: str, on_disk: Callable[[str], T], in_bucket: Callable[[str], T]) -> T:
         key = _key(path)
         try:
-            return file(path)
+            return on_disk(path)
         except _ABSENT:
             if key is None:
                 raise
-            return self._of_object(lambda: look(key))
+            return self._of_object(lambda: in_bucket(key))
 
-    def _of_object(self, look: Callable[[], T]) -> T:
+    def _of_object(self, read: Callable[[], T]) -> T:
         try:
-            return look()
+            return read()
         except FileNotFoundError:
             # A missing bucket, or a folder that is not mounted, does not prove that the object is missing.
             if self.bucket.has(layout.BUCKET_MARK):
@@ -166,7 +166,7 @@ class ObjectDisk:
         raise OSError(errno.ESTALE, f"{self.bucket.shown} does not hold {layout.BUCKET_MARK}", layout.BUCKET_MARK)
 
     def _signature(self, key: str) -> Signature:
-        found = self.bucket.look(key)
+        found = self.bucket.head(key)
         return int(found.changed_at.timestamp() * 1_000_000_000), found.size_bytes
 
 

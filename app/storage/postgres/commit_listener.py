@@ -30,8 +30,8 @@ GATHER_SECONDS = 0.03
 """Time for which notifications are gathered, so that events of many commits are read together."""
 
 _RECONNECT_SECONDS = 0.5
-_ENDING_LOOKS = 100
-_ENDING_LOOK_SECONDS = 0.1
+_ENDING_READS = 100
+_ENDING_READ_SECONDS = 0.1
 _RUNS_KNOWN = 4096
 _BEGUN = (events.EventType.RUN_CREATED, events.EventType.RUN_RESUMED)
 _FORM = re.compile(rb"([A-Za-z0-9_-]{1,64})(?: (\d{1,15}))?(?: (\d{1,15}))?")
@@ -214,10 +214,10 @@ class PostgresCommitListener:
         # A client that receives an ending may read the list next, so the row must show it first.
         with contextlib.suppress(errors.NotFound):
             summary = await self._source.summary(run_id)
-            for _ in range(_ENDING_LOOKS):
+            for _ in range(_ENDING_READS):
                 if states.RunState(summary.status).finished:
                     break
-                await asyncio.sleep(_ENDING_LOOK_SECONDS)
+                await asyncio.sleep(_ENDING_READ_SECONDS)
                 summary = await self._source.summary(run_id)
             self._source.feed.publish(summary, held, len(events_file.encoded(*held)))
 

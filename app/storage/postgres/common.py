@@ -24,7 +24,7 @@ from app.storage.postgres import rows
 from app.storage.postgres.database import Database
 from app.storage.postgres.disk import PostgresDisk
 
-LOOK_SECONDS = 0.25  # Time between two checks for changes by other processes.
+COMPARE_SECONDS = 0.25  # Time between two checks for changes by other processes.
 _KEPT = ("budgets.json", "keys.json", "policies.json", "prices.json")
 NAMES = (*_KEPT, "rate_limits.json")  # The files; the last one contains nothing that a move to the store must keep.
 
@@ -106,7 +106,7 @@ class CommonFiles:
             "keys, budgets, prices, policies and pauses are read again",
         )
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(COMPARE_SECONDS)
             try:
                 await workers.run(self.pull)
                 outage.worked()

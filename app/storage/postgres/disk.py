@@ -110,21 +110,21 @@ class PostgresDisk:
         return self.read(path, offset)
 
     def size(self, path: str) -> int:
-        return self._looked_up(path)[1]
+        return self._stat_existing(path)[1]
 
     def signature(self, path: str) -> Signature:
         """Return the number of the last change, and the length."""
         if (fresh := self._fresh.get(path)) is not None:
             fresh.version = fresh.version or self._database.read(rows.next_version)
             return fresh.version, len(fresh.content)
-        is_folder, size, version = self._looked_up(path)
+        is_folder, size, version = self._stat_existing(path)
         if is_folder:
             raise self._absent(path)
         return version, size
 
     def changed_at(self, path: str) -> int:
         """Return the number of the last change."""
-        own = 0 if places.is_run(path) else self._looked_up(path)[2]
+        own = 0 if places.is_run(path) else self._stat_existing(path)[2]
         if places.is_run(path) and not self.has_folder(path):
             raise self._absent(path)
         return max(own, self._database.read(lambda cursor: rows.newest(cursor, path)))
@@ -134,13 +134,13 @@ class PostgresDisk:
 
     def has_file(self, path: str) -> bool:
         """Return whether the file exists."""
-        found = self._found(path)
+        found = self._stat(path)
         return path in self._fresh or (found is not None and not found[0])
 
     def has_folder(self, path: str) -> bool:
         if places.is_run(path):
             return self._database.read(lambda cursor: rows.has_run(cursor, path))
-        found = self._found(path)
+        found = self._stat(path)
         return not path or (found is not None and found[0])
 
     def add_folder(self, path: str) -> bool:
@@ -276,12 +276,12 @@ class PostgresDisk:
                 raise error
         return places.of(path)
 
-    def _found(self, path: str) -> tuple[bool, int, int] | None:
+    def _stat(self, path: str) -> tuple[bool, int, int] | None:
         place = self._committed_place(path)
-        return self._database.read(lambda cursor: rows.look(cursor, place))
+        return self._database.read(lambda cursor: rows.stat(cursor, place))
 
-    def _looked_up(self, path: str) -> tuple[bool, int, int]:
-        if (found := self._found(path)) is None:
+    def _stat_existing(self, path: str) -> tuple[bool, int, int]:
+        if (found := self._stat(path)) is None:
             raise self._absent(path)
         return found
 

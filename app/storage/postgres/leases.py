@@ -29,7 +29,7 @@ LEASE_SECONDS = 10.0  # Time for which a process can keep a run from others that
 STUCK_SECONDS = 30.0
 """Time for which a process can lock a folder that others wait for; then its session is ended."""
 
-_LOOK_SECONDS = 0.02
+_RETRY_SECONDS = 0.02
 _FOLDERS = 0x4352
 
 # A holder whose session has ended no longer holds its own advisory lock.
@@ -88,7 +88,7 @@ class Leases:
             # The session of a folder's holder may hang in a network that drops all packets.
             if not places.is_run(lock.folder) and self._clock.monotonic() - began > STUCK_SECONDS:
                 self._ownership.ask(_END_HOLDER, (_FOLDERS, _key(lock.folder)))
-            self._closed.wait(_LOOK_SECONDS)
+            self._closed.wait(_RETRY_SECONDS)
         return _Lease(lock, self._give_back)
 
     def number(self, path: str) -> int | None:

@@ -31,7 +31,7 @@ LEFT JOIN LATERAL (SELECT begins_at, content FROM {SCHEMA}.chunks
     AND begins_at < %b AND begins_at + octet_length(content) > %b OFFSET 0) c ON true
 WHERE r.place = %b AND f.folder = %b AND f.name = %b ORDER BY c.begins_at
 """
-_LOOK = f"""
+_STAT = f"""
 SELECT f.is_folder, f.bytes, f.version FROM {SCHEMA}.runs r JOIN {SCHEMA}.files f ON f.run = r.id
 WHERE r.place = %b AND f.folder = %b AND f.name = %b
 """
@@ -65,7 +65,7 @@ def read(cursor: Cursor, place: Place, begin: int, end: int) -> bytes | None:
     return b"".join(content for _, content in found)[max(0, begin - first) : max(0, end - first)]
 
 
-def look(cursor: Cursor, place: Place) -> tuple[bool, int, int] | None:
+def stat(cursor: Cursor, place: Place) -> tuple[bool, int, int] | None:
     """Return whether a path is a folder, its length and the number of its last change; None if it does not exist."""
     if place.is_journal:
         cursor.execute(
@@ -73,7 +73,7 @@ def look(cursor: Cursor, place: Place) -> tuple[bool, int, int] | None:
             (place.run, place.name),
         )
     else:
-        cursor.execute(_LOOK, place)
+        cursor.execute(_STAT, place)
     row = cursor.fetchone()
     return None if row is None else (row[0], row[1], row[2])
 
@@ -108,7 +108,7 @@ def put(cursor: Cursor, place: Place, content: bytes, *, append: bool = False, v
     keep = 1 if append else 0
     cursor.execute(_PUT, (place.folder, place.name, len(content), version, place.run, keep))
     if (row := cursor.fetchone()) is None:
-        code = errno.EISDIR if look(cursor, place) else errno.ENOENT
+        code = errno.EISDIR if stat(cursor, place) else errno.ENOENT
         raise OSError(code, os.strerror(code), _path(place))
     if not append:
         cursor.execute(
@@ -183,17 +183,17 @@ def add_folder(cursor: Cursor, place: Place) -> bool:
     )
     if cursor.rowcount == 1:
         return True
-    if look(cursor, place) is None:
+    if stat(cursor, place) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), _path(place))
     return False
 
 
 def move(cursor: Cursor, old: Place, new: Place) -> None:
     """Move a file or a folder with its content; a file that has the new name is replaced."""
-    there, run = look(cursor, new), cursor.execute(f"SELECT {_RUN}", (new.run,)).fetchone()
+    there, run = stat(cursor, new), cursor.execute(f"SELECT {_RUN}", (new.run,)).fetchone()
     if there is not None and there[0]:
         raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), _path(new))
-    if run is None or run[0] is None or look(cursor, old) is None:
+    if run is None or run[0] is None or stat(cursor, old) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), _path(old))
     # A file may replace another one, and the database refuses two of the same name.
     remove(cursor, new)

@@ -19,7 +19,7 @@ from app.storage.journal import chain, damage
 from app.storage.journal.chain import Integrity, Reading
 from app.storage.runs import blobs, events_file
 
-_MOST_LOOKS = 10
+_MOST_READS = 10
 _UNMOVED = (decisions.DecisionKind.LABELLED, decisions.DecisionKind.LATE)
 
 _KINDS: Mapping[Any, tuple[str, ...]] = {
@@ -113,18 +113,18 @@ def read(disk: Disk, run_id: str, *, synced: bool = False, deep: bool = False) -
         errors.JournalCorrupt: start.json cannot be read.
         SyncRefused: the journals could not be synced.
     """
-    found = _look(disk, run_id, synced=synced, deep=deep)
-    for _ in range(_MOST_LOOKS):
+    found = _read_once(disk, run_id, synced=synced, deep=deep)
+    for _ in range(_MOST_READS):
         if not found.damages:
             break
         # A reader does not exclude writers, so it may see the two journals at different moments.
-        before, found = found, _look(disk, run_id, synced=synced, deep=deep)
+        before, found = found, _read_once(disk, run_id, synced=synced, deep=deep)
         if before.sizes == found.sizes:
             break
     return found
 
 
-def _look(disk: Disk, run_id: str, *, synced: bool, deep: bool) -> Authority:
+def _read_once(disk: Disk, run_id: str, *, synced: bool, deep: bool) -> Authority:
     folder = layout.run_folder(run_id)
     start, content = read_start(disk, run_id)
     anchor = plain.labelled_sha256(content)

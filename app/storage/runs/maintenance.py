@@ -93,7 +93,7 @@ class Maintenance(Inspection):
         except OSError as error:
             raise context.disk_health.failed(layout.run_folder(run_id), error) from error
         # The index may have a row from before, of a run that was in the folders of this data directory.
-        await (self._reconciliation.renew if is_new else self._reconciliation.look_at)(run_id)
+        await (self._reconciliation.renew if is_new else self._reconciliation.add_missing_row)(run_id)
         await context.index.add_receipts(places)
         return is_new
 

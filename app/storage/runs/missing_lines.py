@@ -24,7 +24,7 @@ from app.storage.runs.events_file import Written
 
 COUNTED = "journal_lines"  # Field of run.json with the number of lines of steps.jsonl at the time of writing.
 
-_MOST_LOOKS = 10
+_MOST_READS = 10
 
 _DECIDED = {
     decisions.DecisionKind.TAKEN: events.EventType.RUN_STARTED,
@@ -61,7 +61,7 @@ def read(files: Disk, run_id: str, *, deep: bool = False) -> Authority:
     Raises:
         errors.NotFound, errors.JournalCorrupt: as `authority.read`.
     """
-    found, lost = look(files, run_id, deep=deep)
+    found, lost = read_with_missing(files, run_id, deep=deep)
     if lost is not None and found.decisions.paused is None:
         found.decisions.apply(pause(lost, run_id, found.decisions.last_at or found.start.created_at))
     return found
@@ -81,7 +81,9 @@ def sound(files: Disk, run_id: str) -> stores.Loaded | None:
         return None
 
 
-def look(files: Disk, run_id: str, *, deep: bool = False) -> tuple[Authority, missing_lines.MissingLines | None]:
+def read_with_missing(
+    files: Disk, run_id: str, *, deep: bool = False
+) -> tuple[Authority, missing_lines.MissingLines | None]:
     """Read a run's authority, and return the lines that an unfinished run's journals are known to lack.
 
     Raises:
@@ -89,7 +91,7 @@ def look(files: Disk, run_id: str, *, deep: bool = False) -> tuple[Authority, mi
     """
     found, lost = authority.read(files, run_id, deep=deep), None
     evidence: tuple[Written, dict[str, Any]] | None = None
-    for _ in range(_MOST_LOOKS):
+    for _ in range(_MOST_READS):
         if found.damages or found.decisions.ended is not None:
             return found, None
         evidence = evidence or (_written(files, run_id), _manifest(files, run_id))

@@ -89,7 +89,7 @@ class Reconciliation:
         layout.run_folder(run_id)
         row = await self._context.index.get_run(run_id)
         if row is None:
-            await self.look_at(run_id)
+            await self.add_missing_row(run_id)
             row = await self._context.index.get_run(run_id)
         summary = row.summary if row is not None else self.unread.get(run_id)
         if summary is None:
@@ -129,7 +129,7 @@ class Reconciliation:
         """Rebuild the row of a locked run in one step, so that its key is always known."""
         await self._context.index.apply(await self._context.workers.run(lambda: self._rows([run_id])), (), ())
 
-    async def look_at(self, run_id: str) -> None:
+    async def add_missing_row(self, run_id: str) -> None:
         """Write the row of a folder that appeared since the start."""
         await self._context.index.add_missing(await self._context.workers.run(lambda: self._rows([run_id])))
 

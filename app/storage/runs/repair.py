@@ -40,7 +40,7 @@ def verify(files: Disk, run_id: str) -> maintenance_port.Verification:
         errors.NotFound: the run does not exist.
     """
     try:
-        found, lost = missing.look(files, run_id, deep=True)
+        found, lost = missing.read_with_missing(files, run_id, deep=True)
     except errors.JournalCorrupt as error:
         return report("run", run_id, [entry(layout.START, "corrupt", error.detail["reason"])])
     except errors.Unreadable as fault:
@@ -91,7 +91,7 @@ def repair(context: StorageContext, run_id: str, *, dry_run: bool = False) -> ma
         errors.NotFound: the run does not exist.
         errors.JournalCorrupt: start.json cannot be read, without which no repair is possible.
     """
-    found, lost = missing.look(context.disk, run_id, deep=True)
+    found, lost = missing.read_with_missing(context.disk, run_id, deep=True)
     prefix = _prefix(found)
     decided = _decided(found, prefix)
     whole = {found.steps.integrity, found.control.integrity} == {Integrity.WHOLE}

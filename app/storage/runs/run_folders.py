@@ -32,7 +32,7 @@ class RunFolders:
         self._adopt = adopt
         self._kept: GrowingRuns | None = None
 
-    async def look(self, run_id: str, *, deep: bool = False) -> stores.Loaded:
+    async def read(self, run_id: str, *, deep: bool = False) -> stores.Loaded:
         """Read a run without locking or changing it.
 
         Args:

@@ -81,7 +81,7 @@ class StoredRuns:
         """Read a run without locking or changing it, and update its row from its folder."""
         parts, found = self._parts, await self._parts.context.index.get_run(run_id)
         doubted = found is not None and found.summary.error_code == errors.JournalCorrupt.default_code
-        loaded = await parts.folders.look(run_id, deep=doubted)
+        loaded = await parts.folders.read(run_id, deep=doubted)
         if found is not None:
             await parts.rechecks.note_sound(found.summary, loaded)
         return loaded

@@ -50,7 +50,7 @@ async def test_a_run_that_grows_while_it_is_read_lacks_no_line(tmp_path: Path) -
         stages.append({file.name: file.read_bytes() for file in files if file.is_file()})
     await store.close()
 
-    found, lost = missing_lines.look(GrowingDisk(stages), RUN)
+    found, lost = missing_lines.read_with_missing(GrowingDisk(stages), RUN)
 
     assert lost is None
     assert 1 <= len(found.records) < STEPS

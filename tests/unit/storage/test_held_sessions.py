@@ -26,7 +26,7 @@ async def test_a_run_waits_for_its_own_earlier_try(
     processes: tuple[agent_sessions.StoredAgentSessions, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A frozen worker may have the conversation when another one repeats its step, which waits; another run fails."""
-    monkeypatch.setattr(agent_sessions, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(agent_sessions, "RETRY_SECONDS", 0.01)
     frozen, fresh = processes
     order = []
 

@@ -143,14 +143,14 @@ def test_a_file_that_cannot_be_read_now_changes_nothing(tmp_path: Path) -> None:
     ring.check()
     (tmp_path / FILE).unlink()
     (tmp_path / FILE).mkdir()
-    ring.look()
+    ring.reload()
     while_unreadable = ring.caller("0" * 64)
     (tmp_path / FILE).rmdir()
     (tmp_path / FILE).write_text("{")
-    ring.look()
+    ring.reload()
     while_broken = ring.caller("0" * 64)
     (tmp_path / FILE).unlink()
-    ring.look()
+    ring.reload()
 
     assert while_unreadable is not None
     assert while_broken is not None
