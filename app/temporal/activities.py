@@ -53,12 +53,12 @@ class Activities:
         """Return the activities that read and write a journal, and take no capacity."""
         return [
             self.load,
-            self.look,
-            self.read,
+            self.read_lines,
+            self.read_blob,
             self.announce,
             self.finish,
-            self.wait,
-            self.look_at_time,
+            self.show_waiting,
+            self.enforce_time_limits,
             self.complete,
         ]
 
@@ -68,19 +68,19 @@ class Activities:
         async with self._reported(run_id):
             return reference(await self._runs.load(run_id, again=again))
 
-    @activity.defn
-    async def look(self, run_id: str, after: int) -> RawValue:
+    @activity.defn(name=messages.READ_LINES)
+    async def read_lines(self, run_id: str, after: int) -> RawValue:
         """Return the new lines of a journal."""
         async with self._reported(run_id):
-            return reference(await self._runs.look(run_id, after))
+            return reference(await self._runs.read_lines(run_id, after))
 
-    @activity.defn
-    async def read(self, run_id: str, blob: dict[str, Any]) -> RawValue:
+    @activity.defn(name=messages.READ_BLOB)
+    async def read_blob(self, run_id: str, blob: dict[str, Any]) -> RawValue:
         """Return the content behind a handle."""
         async with self._reported(run_id):
-            return reference(await self._runs.read(run_id, blob))
+            return reference(await self._runs.read_blob(run_id, blob))
 
-    @activity.defn
+    @activity.defn(name=messages.PERFORM)
     async def perform(self, order: messages.StepOrder) -> RawValue:
         """Perform one try of a step."""
         beats = Heartbeats(self._steps.clock)
@@ -88,46 +88,46 @@ class Activities:
             with self._capacity.hold(), self._live.reported(order.run_id, beats.follow) as follow:
                 return reference(await self._steps.perform(order, follow))
 
-    @activity.defn(name="perform")
+    @activity.defn(name=messages.PERFORM)
     async def perform_idle(self, order: messages.StepOrder) -> RawValue:
         """Perform one try of a step that only waits and takes no capacity."""
         async with self._reported(order.run_id):
             return reference(await self._steps.perform(order))
 
-    @activity.defn
+    @activity.defn(name=messages.PLACE)
     async def place(self, run_id: str) -> str:
         """Return the worker that performs the steps of a run."""
         async with self._reported(run_id):
             return await self._placement.place(run_id)
 
-    @activity.defn
-    async def here(self) -> None:
+    @activity.defn(name=messages.PRESENT)
+    async def show_presence(self) -> None:
         """Show that this worker is present."""
 
-    @activity.defn
+    @activity.defn(name=messages.ANNOUNCE)
     async def announce(self, order: messages.StepOrder) -> messages.Announced:
         """Begin a step that only waits."""
         async with self._reported(order.run_id):
             return await self._steps.announce(order)
 
-    @activity.defn
+    @activity.defn(name=messages.FINISH)
     async def finish(self, order: messages.StepOrder) -> RawValue | None:
         """Record a step that has finished waiting."""
         async with self._reported(order.run_id):
             found = await self._steps.finish(order)
             return None if found is None else reference(found)
 
-    @activity.defn
-    async def wait(self, run_id: str, keys: list[str]) -> None:
+    @activity.defn(name=messages.SHOW_WAITING)
+    async def show_waiting(self, run_id: str, keys: list[str]) -> None:
         """Show that a run waits for inputs."""
         async with self._reported(run_id):
-            await self._runs.wait(run_id, keys)
+            await self._runs.show_waiting(run_id, keys)
 
-    @activity.defn
-    async def look_at_time(self, run_id: str) -> messages.TimeLeft:
+    @activity.defn(name=messages.ENFORCE_TIME_LIMITS)
+    async def enforce_time_limits(self, run_id: str) -> messages.TimeLeft:
         """Bring a run that has reached a time limit to rest, and return the time that its limits leave."""
         async with self._reported(run_id):
-            return await self._runs.times.look(run_id)
+            return await self._runs.times.enforce(run_id)
 
     @activity.defn(name=messages.COMPLETE)
     async def complete(self, order: messages.CompletionOrder) -> str:

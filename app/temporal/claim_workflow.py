@@ -37,15 +37,15 @@ class ClaimWorkflow:
             next_one = workflow.get_external_workflow_handle(messages.workflow_id(self._holder))
             # A run without a workflow looks at its claim once it gets one.
             with contextlib.suppress(ApplicationError, FailureError):
-                await next_one.signal("look")
+                await next_one.signal(messages.NEW_LINES_SIGNAL)
 
-    @workflow.signal
+    @workflow.signal(name=messages.WAIT_SIGNAL)
     def wait(self, run_id: str) -> None:
         """Add a run to those that wait for the workspace."""
         if run_id != self._holder and run_id not in self._waiting:
             self._waiting.append(run_id)
 
-    @workflow.signal
+    @workflow.signal(name=messages.RELEASE_SIGNAL)
     def release(self, run_id: str) -> None:
         """Note that a run has ended, and needs the workspace no longer."""
         if run_id == self._holder:

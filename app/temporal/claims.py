@@ -56,8 +56,8 @@ class Claims:
             return None
         # The release of the holder was lost, so it is sent again.
         if await self._has_ended(holder):
-            await self._signal(claim_id, "release", holder)
-        await self._signal(claim_id, "wait", run_id)
+            await self._signal(claim_id, messages.RELEASE_SIGNAL, holder)
+        await self._signal(claim_id, messages.WAIT_SIGNAL, run_id)
         return holder
 
     async def holder(self, run_id: str) -> str | None:
@@ -80,7 +80,7 @@ class Claims:
             return
         place = (await self._store.read(start.run_id)).decisions.placed if self._placement.places else None
         try:
-            await self._signal(self._id(start, place), "release", start.run_id)
+            await self._signal(self._id(start, place), messages.RELEASE_SIGNAL, start.run_id)
         except RPCError as error:
             # The next run that asks finds that the holder has ended.
             _log.info("claim not released: %s", error.message, extra={"run_id": start.run_id})

@@ -176,7 +176,7 @@ class TemporalEngine:
         # The process that has created a run holds the run until it is opened.
         async with self._steps.leases.of(run_id):
             pass
-        await self.signal_run(run_id, "look", [])
+        await self.signal_run(run_id, messages.NEW_LINES_SIGNAL, [])
         return states.RunState.PENDING
 
     async def wake(self, run_id: str) -> None:
@@ -194,7 +194,7 @@ class TemporalEngine:
         except (RPCError, TimeoutError) as error:
             _log.warning("the Temporal server cannot be reached: %s", error, extra={"run_id": run_id})
             self._helpers.begin(self._signal_later(run_id, signal, arguments), f"{signal} {run_id}")
-        if signal == "cancel":
+        if signal == messages.CANCEL_SIGNAL:
             self._helpers.begin(self.workflow_recovery.enforce_cancel(run_id), f"enforce cancel of {run_id}")
         self.follower.note(run_id)
 
@@ -235,7 +235,7 @@ class TemporalEngine:
 
     async def reload(self, run_id: str) -> None:
         """Let a run read its journal again, because its folder was changed."""
-        await self.signal_run(run_id, "look", [])
+        await self.signal_run(run_id, messages.NEW_LINES_SIGNAL, [])
 
     async def deliver(
         self, run_id: str, key: str, delivery: gates.Answer | inputs.Delivery, attempt: int | None = None
@@ -344,7 +344,7 @@ class TemporalEngine:
         return found
 
     async def _look(self, run_id: str) -> None:
-        await self.signal_run(run_id, "look", [])
+        await self.signal_run(run_id, messages.NEW_LINES_SIGNAL, [])
 
     def _differs(self, run_id: str) -> None:
         if run_id not in self._anew:
@@ -380,7 +380,7 @@ class TemporalEngine:
         handle: WorkflowHandle[Any, Any] = self._client.get_workflow_handle(messages.workflow_id(run_id))
         try:
             async with asyncio.timeout(SERVER_WAIT_SECONDS):
-                await handle.signal("look", rpc_timeout=_RPC_TIMEOUT)
+                await handle.signal(messages.NEW_LINES_SIGNAL, rpc_timeout=_RPC_TIMEOUT)
         except (RPCError, TimeoutError) as error:
             # A run without a workflow looks by itself once it gets one.
             _log.info("no workflow looks: %s", error, extra={"run_id": run_id})

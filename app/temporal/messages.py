@@ -11,8 +11,25 @@ from app.domain import capabilities
 WORKFLOW = "control_room_run"  # Name of the workflow of a run.
 CLAIM = "control_room_claim"  # Name of the workflow of a claimed workspace.
 HOLDER = "run_id"  # Name of the memo field with the run that holds the workspace.
-LOAD = "take"  # Name of the activity that loads a run; recorded in histories, like all names of activities.
-COMPLETE = "settle"  # Name of the activity that brings a run to rest.
+
+# Names of activities and signals: histories and processes of other versions contain them, so that no value may change.
+LOAD = "take"  # Activity that loads a run.
+READ_LINES = "look"  # Activity that returns the new lines of a run's journal.
+READ_BLOB = "read"  # Activity that returns the content behind a handle.
+PERFORM = "perform"  # Activity that performs one attempt of a step.
+ANNOUNCE = "announce"  # Activity that begins a step that only waits.
+FINISH = "finish"  # Activity that records a step that has finished waiting.
+SHOW_WAITING = "wait"  # Activity that shows that a run waits for inputs.
+ENFORCE_TIME_LIMITS = "look_at_time"  # Activity that brings a run that has reached a time limit to rest.
+COMPLETE = "settle"  # Activity that brings a run to rest.
+PLACE = "place"  # Activity that places a run on its worker.
+PRESENT = "here"  # Activity by which a worker shows that it is present.
+NEW_LINES_SIGNAL = "look"  # Signal to a run: its journal has new lines.
+CANCEL_SIGNAL = "cancel"  # Signal to a run: its journal has a request to end it.
+PAUSE_SIGNAL = "pause"  # Signal to a run: its journal has a pause; the argument is whether to interrupt open steps.
+WAIT_SIGNAL = "wait"  # Signal to a claim: a run waits for the workspace.
+RELEASE_SIGNAL = "release"  # Signal to a claim: a run needs the workspace no longer.
+
 SUPERSEDED = "superseded"  # Failure type of an activity that the run does not need any more.
 
 NO_CAPACITY = "no_capacity"

@@ -13,6 +13,7 @@ from app.domain import authors, decisions, runs, states
 from app.domain.authors import Author
 from app.domain.limits import RunLimits
 from app.engine import marking, resuming, run_engine, stores, superseding
+from app.temporal import messages
 from app.temporal.steps import Steps
 
 SendSignal = Callable[[str, str, list[Any]], Awaitable[None]]
@@ -100,7 +101,7 @@ class RunCommands:
             if not again:
                 facts = {"reason": decisions.PAUSED_BY_PERSON, **authors.facts(author)}
                 await log.decide(decisions.DecisionKind.PAUSED, facts)
-        await self._signal(run_id, "pause", [interrupt])
+        await self._signal(run_id, messages.PAUSE_SIGNAL, [interrupt])
         return states.RunState.PAUSED
 
     async def unpause(self, run_id: str, author: Author | None) -> states.RunState:
@@ -115,7 +116,7 @@ class RunCommands:
             if not parked:
                 await log.decide(decisions.DecisionKind.UNPAUSED, facts)
             await resuming.queue(log, self._steps.drivers, self._now())
-        await self._signal(run_id, "look", [])
+        await self._signal(run_id, messages.NEW_LINES_SIGNAL, [])
         return states.RunState.RUNNING
 
     async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
@@ -127,7 +128,7 @@ class RunCommands:
             if log.loaded.start.owner != "service":
                 how = dataclasses.replace(how, overrides={**how.overrides, "owner": "service"})
             await resuming.resume(log, how, self._steps.drivers, self._steps.equipment)
-        await self._signal(run_id, "look", [])
+        await self._signal(run_id, messages.NEW_LINES_SIGNAL, [])
         return states.RunState.PENDING
 
     async def mark(self, run_id: str, marks: run_engine.Marks, author: Author | None) -> runs.RunStart:
@@ -143,10 +144,10 @@ class RunCommands:
             await marking.limit(log, limits, author, lambda point: None, self._steps.equipment.spending)
             paused = log.loaded.decisions.paused is not None
         if not paused:
-            await self._signal(run_id, "look", [])
+            await self._signal(run_id, messages.NEW_LINES_SIGNAL, [])
 
     async def _signal_cancel(self, run_id: str, author: Author | None) -> None:
-        await self._signal(run_id, "cancel", [])
+        await self._signal(run_id, messages.CANCEL_SIGNAL, [])
         await self.cancel_children(run_id, author)
 
     def _now(self) -> str:

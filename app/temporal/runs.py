@@ -64,7 +64,7 @@ class WorkflowRuns:
         await self._obstacles.stood_aside(start, obstacle)
         return found
 
-    async def look(self, run_id: str, after: int) -> Slice:
+    async def read_lines(self, run_id: str, after: int) -> Slice:
         """Return the journal lines from a position on, with the present decisions."""
         async with self._steps.leases.of(run_id) as log:
             count = max(0, len(log.loaded.records) - after)
@@ -72,11 +72,11 @@ class WorkflowRuns:
             wanted = Slice(run_id=run_id, first=after, count=count, facts=facts)
             return self._contents.of(log.loaded, wanted)
 
-    async def read(self, run_id: str, blob: dict[str, Any]) -> Slice:
+    async def read_blob(self, run_id: str, blob: dict[str, Any]) -> Slice:
         """Return the content behind a handle."""
         return await self._contents.blob(run_id, BlobRef.from_json(blob))
 
-    async def wait(self, run_id: str, keys: Sequence[str]) -> None:
+    async def show_waiting(self, run_id: str, keys: Sequence[str]) -> None:
         """Show that a run waits for inputs, and otherwise only for time and children."""
         async with self._steps.leases.of(run_id) as log:
             decided = log.loaded.decisions

@@ -47,10 +47,12 @@ class StepDispatch:
         # A step that touches no folder goes to any worker with capacity.
         if self._placement is None or capabilities.is_anywhere(operation, self._services):
             steps = messages.idle_queue(steps) if operation.idle else steps
-            return bytes(await ask("perform", order, queue=steps, at_length=True, priority=self._priority))
+            return bytes(await ask(messages.PERFORM, order, queue=steps, at_length=True, priority=self._priority))
         if not self._placement.worker:
             placing_queue = messages.placing_queue(queue, capability)
-            placed = await ask("place", self._run_id, queue=placing_queue, result_type=str, priority=self._priority)
+            placed = await ask(
+                messages.PLACE, self._run_id, queue=placing_queue, result_type=str, priority=self._priority
+            )
             self._placement = dataclasses.replace(self._placement, worker=placed)
             if is_cut():
                 raise asyncio.CancelledError
@@ -82,13 +84,13 @@ class StepDispatch:
         while True:
             try:
                 asked: Any = {"queue": steps, "at_length": True, "begins_within": begins_within}
-                return bytes(await ask("perform", order, priority=self._priority, **asked))
+                return bytes(await ask(messages.PERFORM, order, priority=self._priority, **asked))
             except ActivityError as error:
                 if not _has_not_begun(error) or is_cut():
                     raise
             # A worker answers on this queue even if all its capacity is in use.
             presence = messages.presence_queue(queue, placement.worker)
-            await ask("here", queue=presence, result_type=None, begins_within=_SOON)
+            await ask(messages.PRESENT, queue=presence, result_type=None, begins_within=_SOON)
             if is_cut():
                 raise asyncio.CancelledError
 

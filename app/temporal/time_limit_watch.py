@@ -118,7 +118,7 @@ class TimeLimitWatch:
 
     async def _look(self, run_id: str) -> bool:
         limits, before = self._limits, self._known
-        known: messages.TimeLeft = await ask("look_at_time", run_id, result_type=messages.TimeLeft)
+        known: messages.TimeLeft = await ask(messages.ENFORCE_TIME_LIMITS, run_id, result_type=messages.TimeLeft)
         # If the limits were changed meanwhile, the journal is asked again.
         self._known = known if limits == self._limits else None
         self._known_at, self._worked_seconds = workflow.now(), 0.0

@@ -29,7 +29,7 @@ class TimeLimits:
         self._steps = steps
         self._signal = signal
 
-    async def look(self, run_id: str) -> messages.TimeLeft:
+    async def enforce(self, run_id: str) -> messages.TimeLeft:
         """Return what the time limits of a run leave; pause a run that has reached a limit, and the runs below it."""
         async with self._steps.leases.of(run_id) as log:
             left, parked = await self._judged(log)
@@ -92,7 +92,7 @@ class TimeLimits:
                 # The cut-off time belongs to the limiting run, as far as known; here it counts by the pause.
                 is_parked = await self._park(log, run_equipment.Parked(parked.reason, parked.error))
             if is_parked:
-                await self._signal(row.run_id, "pause", [True])
+                await self._signal(row.run_id, messages.PAUSE_SIGNAL, [True])
 
     async def _below(self, run_id: str, known: set[str]) -> AsyncIterator[stores.RunSummary]:
         rows = [row async for row in stores.every_run(self._store, stores.RunQuery(parent_run_id=run_id))]

@@ -141,7 +141,7 @@ def _other_queues(activities: Activities, limits: WorkerLimits) -> dict[str, lis
     if capabilities.TOOLS in limits.serves:
         queues[messages.idle_queue(_own_queue(limits))] = [activities.perform_idle]
     if limits.placement is not None:
-        queues[messages.presence_queue(limits.queue, limits.placement.worker)] = [activities.here]
+        queues[messages.presence_queue(limits.queue, limits.placement.worker)] = [activities.show_presence]
     if limits.placement is not None and is_home(limits):
         # A run is placed on a worker that can perform its first step.
         queues |= {messages.placing_queue(limits.queue, each): [activities.place] for each in limits.serves}

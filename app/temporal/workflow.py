@@ -107,19 +107,19 @@ class RunWorkflow:
     # The journal decides: a repeated signal has no further effect, and the next look or start of a service makes up for
     # a lost one, except that a pause whose signal was lost does not interrupt open steps.
 
-    @workflow.signal
-    def look(self) -> None:
+    @workflow.signal(name=messages.NEW_LINES_SIGNAL)
+    def note_new_lines(self) -> None:
         """Note that the journal has new lines."""
         self._journal_has_more = True
         self._wakeups += 1
 
-    @workflow.signal
+    @workflow.signal(name=messages.CANCEL_SIGNAL)
     def cancel(self) -> None:
         """Note that the journal has a request to end the run."""
         self._cancelled = True
         self._wakeups += 1
 
-    @workflow.signal
+    @workflow.signal(name=messages.PAUSE_SIGNAL)
     def pause(self, interrupt: bool) -> None:
         """Note that the journal has a pause."""
         self._paused = True
@@ -149,7 +149,7 @@ class RunWorkflow:
         return scheduler
 
     async def _read(self, blob: Any) -> Any:
-        return json.loads(await ask("read", self._run_id, blob.to_json()))
+        return json.loads(await ask(messages.READ_BLOB, self._run_id, blob.to_json()))
 
     # -- drive
 
@@ -165,7 +165,7 @@ class RunWorkflow:
                 elif self._waits() and not self._shows_waiting:
                     self._shows_waiting = True
                     self._shown.show("waiting")
-                    await ask("wait", self._run_id, self._awaited(), result_type=None)
+                    await ask(messages.SHOW_WAITING, self._run_id, self._awaited(), result_type=None)
                     continue
                 await workflow.wait_condition(lambda wakeups=wakeups: self._wakeups != wakeups or self._has_next())  # type: ignore[misc]
                 await self._hand_out(scheduler)
@@ -222,7 +222,7 @@ class RunWorkflow:
 
     async def _look(self) -> None:
         try:
-            found = json.loads(await ask("look", self._run_id, len(self._records)))
+            found = json.loads(await ask(messages.READ_LINES, self._run_id, len(self._records)))
             self._note(found["facts"])
             self._shown.note(found["facts"])
             self._shown.show("waiting" if self._shows_waiting else "running")
@@ -286,7 +286,7 @@ class RunWorkflow:
             await self._until(record.retry_at)
 
     async def _wait(self, asked: driver_scheduler.Ask, order: messages.StepOrder) -> None:
-        announced: messages.Announced = await ask("announce", order, result_type=messages.Announced)
+        announced: messages.Announced = await ask(messages.ANNOUNCE, order, result_type=messages.Announced)
         if announced.recorded or is_cut():
             self._journal_has_more = True
             return
@@ -323,7 +323,7 @@ class RunWorkflow:
                 self._fail(order.key, error)
 
     async def _collect(self, order: messages.StepOrder) -> None:
-        found = await ask("finish", order)
+        found = await ask(messages.FINISH, order)
         if found is not None:
             self._collected.pop(order.key, None)
             self._land(self._record_in(found))

@@ -173,7 +173,7 @@ async def test_a_pause_outlives_a_look_from_before_it(monkeypatch: pytest.Monkey
     context = driver_context.DriverContext(flow._loaded.start, lambda key, facts: None)
     scheduler = driver_scheduler.DriverScheduler(lambda: drive(context))
     await replay.replay(scheduler, flow._loaded, unread)
-    flow.look()
+    flow.note_new_lines()
     driving = asyncio.create_task(flow._drive(scheduler))
     await wait_condition(lambda: asked == ["look", "a"] or asked == ["a", "look"])
     flow.pause(False)
