@@ -35,7 +35,7 @@ class ClaimWorkflow:
             self._is_free, self._holder = False, self._waiting.pop(0)
             workflow.upsert_memo({messages.HOLDER: self._holder})
             next_one = workflow.get_external_workflow_handle(messages.workflow_id(self._holder))
-            # A run without a workflow looks at its claim once it gets one.
+            # A run without a workflow asks for its claim once it gets one.
             with contextlib.suppress(ApplicationError, FailureError):
                 await next_one.signal(messages.NEW_LINES_SIGNAL)
 

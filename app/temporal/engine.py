@@ -32,7 +32,7 @@ from app.temporal import (
 from app.temporal.activities import Activities
 from app.temporal.capacity import StepCapacity
 from app.temporal.claims import Claims
-from app.temporal.follower import LOOK_SECONDS, Follower
+from app.temporal.follower import POLL_SECONDS, Follower
 from app.temporal.obstacles import Obstacles
 from app.temporal.remote_execution import RemoteExecution
 from app.temporal.replayed_runs import Superseded
@@ -84,7 +84,7 @@ class TemporalEngine:
         self.live, self._server = live_reports.LiveReports(self._clock), server_watch.ServerWatch(client, self._clock)
         self._commands = RunCommands(store, self._steps, equipment.clock, self.signal_run)
         claims = Claims(store, self._client, bounds.queue, self._placement)
-        self.obstacles = Obstacles(store, claims, self._commands, self._look)
+        self.obstacles = Obstacles(store, claims, self._commands, self._notify)
         """Keeps runs from beginning while other runs are in their way."""
         self.remote = RemoteExecution(
             client=self._client,
@@ -106,7 +106,7 @@ class TemporalEngine:
         )
         self.rest_listeners: list[Callable[[runs.RunStart], object]] = []
         """Called when a run has come to rest in this process, or waits for an input."""
-        self.workflow_recovery = WorkflowRecovery(self._client, bounds.queue, equipment.clock, store, self._look)
+        self.workflow_recovery = WorkflowRecovery(self._client, bounds.queue, equipment.clock, store, self._notify)
         """Gives runs whose workflow is lost a new one."""
         self.follower = Follower(store, equipment.clock)  # Reports changes of runs.
         self._helpers = aio.BackgroundTasks(self._died)
@@ -128,7 +128,7 @@ class TemporalEngine:
         """
         if self._recovery is None:
             self._recovery = self._helpers.begin(self._begin(recover), "recovery")
-            self._helpers.begin(self.follower.look(), "follow")
+            self._helpers.begin(self.follower.poll(), "follow")
             if recover:
                 self.follower.listen()
                 self._helpers.begin(self._server.keep(), "watch the server")
@@ -180,7 +180,7 @@ class TemporalEngine:
         return states.RunState.PENDING
 
     async def wake(self, run_id: str) -> None:
-        """Make sure that an unfinished run has a workflow, and let the workflow look for new lines."""
+        """Make sure that an unfinished run has a workflow, and let the workflow read new lines."""
         await self.submit(run_id)
 
     async def signal_run(self, run_id: str, signal: str, arguments: list[Any]) -> None:
@@ -246,7 +246,7 @@ class TemporalEngine:
             record = await self._steps.deliver(order, delivery, attempt)
         except Superseded as superseded:
             raise inputs.lapsed(delivery.of.kind, key) from superseded
-        await self._look(run_id)
+        await self._notify(run_id)
         return record
 
     async def open_input(self, run_id: str) -> tuple[str, plain.Json] | None:
@@ -295,13 +295,13 @@ class TemporalEngine:
                 return state
             if self._stopping:
                 raise errors.InterruptionFault
-            await self._clock.sleep(LOOK_SECONDS)
+            await self._clock.sleep(POLL_SECONDS)
 
     async def left(self, run_id: str) -> views.RunView | None:
         """Wait until a run has ended or is paused."""
         resting = {states.RunState.PAUSED, *(state for state in states.RunState if state.finished)}
         while not self._stopping and states.RunState((await self._store.summary(run_id)).status) not in resting:
-            await self._clock.sleep(LOOK_SECONDS)
+            await self._clock.sleep(POLL_SECONDS)
         return None
 
     def status(self) -> run_engine.EngineStatus:
@@ -343,7 +343,7 @@ class TemporalEngine:
         self._helpers.begin(self.workflow_recovery.keep(), "keep workflows")
         return found
 
-    async def _look(self, run_id: str) -> None:
+    async def _notify(self, run_id: str) -> None:
         await self.signal_run(run_id, messages.NEW_LINES_SIGNAL, [])
 
     def _differs(self, run_id: str) -> None:
@@ -359,7 +359,7 @@ class TemporalEngine:
         except RPCError as error:
             _log.info("no workflow to end: %s", error.message, extra={"run_id": run_id})
         self._anew.discard(run_id)
-        await self._look(run_id)
+        await self._notify(run_id)
 
     async def _signal_later(self, run_id: str, signal: str, arguments: list[Any]) -> None:
         while True:
@@ -382,8 +382,8 @@ class TemporalEngine:
             async with asyncio.timeout(SERVER_WAIT_SECONDS):
                 await handle.signal(messages.NEW_LINES_SIGNAL, rpc_timeout=_RPC_TIMEOUT)
         except (RPCError, TimeoutError) as error:
-            # A run without a workflow looks by itself once it gets one.
-            _log.info("no workflow looks: %s", error, extra={"run_id": run_id})
+            # A run without a workflow reads its journal by itself once it gets one.
+            _log.info("no workflow to signal: %s", error, extra={"run_id": run_id})
 
     def _died(self, error: BaseException) -> None:
         _log.critical("the engine stops: a helper died", exc_info=error)

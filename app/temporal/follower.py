@@ -7,8 +7,8 @@ import asyncio
 from app import clock, errors
 from app.engine import event_feed, stores
 
-LOOK_SECONDS = 0.25  # Time between two polls of the followed runs.
-LISTENING_LOOK_SECONDS = 5.0  # The same, while commits are announced.
+POLL_SECONDS = 0.25  # Time between two polls of the followed runs.
+LISTENING_POLL_SECONDS = 5.0  # The same, while commits are announced.
 
 _KEPT = 1024
 
@@ -57,20 +57,20 @@ class Follower:
             await self._changed.wait()
         return self.number(run_id)
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Poll the followed runs, forever."""
         while True:
             for run_id in list(self._numbers):
-                await self._look_at(run_id)
+                await self._poll_run(run_id)
             is_listening = self.commit_listener is not None and self.commit_listener.is_listening
-            await self._clock.sleep(LISTENING_LOOK_SECONDS if is_listening else LOOK_SECONDS)
+            await self._clock.sleep(LISTENING_POLL_SECONDS if is_listening else POLL_SECONDS)
 
     def _note_written(self, run_id: str | None) -> None:
         for each in list(self._numbers) if run_id is None else [run_id]:
             if each in self._numbers:
                 self.note(each)
 
-    async def _look_at(self, run_id: str) -> None:
+    async def _poll_run(self, run_id: str) -> None:
         known = self._newest.get(run_id)
         try:
             found = await self._store.read_events(run_id, known or 0)
@@ -78,7 +78,7 @@ class Follower:
             return
         newest = found[-1].seq if found else known or 0
         self._newest[run_id] = newest
-        # The first look counts as a change, too: the run may have moved between the request for its number and this
-        # look, and no later look would show that.
+        # The first poll counts as a change, too: the run may have moved between the request for its number and this
+        # poll, and no later one would show that.
         if newest != known:
             self.note(run_id)

@@ -22,7 +22,7 @@ from app.engine import active_step, document_folders, open_steps, outages
 
 FOLDER = "workers"  # Folder of the documents.
 REPORT_SECONDS = 2.0  # Time between two reports of a worker, if its steps have changed.
-LOOK_SECONDS = 2.0  # Shortest time between two looks of a service, however many lists it shows.
+READ_SECONDS = 2.0  # Shortest time between two readings by a service, however many lists it shows.
 
 _REFRESH_SECONDS = 10.0
 _STALE = timedelta(seconds=25)  # Age from which a report is that of a dead worker.
@@ -46,7 +46,7 @@ class LiveReports:
         self._reported_steps: list[dict[str, Any]] = []
         self._reported_at = float("-inf")
         self._known: Mapping[str, open_steps.PerformedStep] = {}
-        self._looked_at = float("-inf")
+        self._read_at = float("-inf")
         self._unreported = outages.Outage(
             _log, "what this worker performs is not reported: %s", "what this worker performs is reported again"
         )
@@ -91,9 +91,9 @@ class LiveReports:
         """Return the newest step of each run that a worker performs, as last reported."""
         now = self._clock.monotonic()
         # Views may be requested many times a second.
-        if self.documents is None or now - self._looked_at < LOOK_SECONDS:
+        if self.documents is None or now - self._read_at < READ_SECONDS:
             return self._known
-        self._looked_at = now
+        self._read_at = now
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 found = await self.documents.read_all()

@@ -17,11 +17,11 @@ from app.temporal.key_queues import KeyQueues
 from app.temporal.run_commands import RunCommands
 
 WORKSPACE_BUSY = "workspace_busy"  # Reason of a run that waits for its workspace.
-LOOK_SECONDS = 30  # Time after which a run that waits for its workspace asks again without a signal.
-KEY_LOOK_SECONDS = 10  # The same for the first run in the queue of a key.
+RETRY_SECONDS = 30  # Time after which a run that waits for its workspace asks again without a signal.
+KEY_RETRY_SECONDS = 10  # The same for the first run in the queue of a key.
 
 # Added for each run before it, so that a long queue polls hardly more often than a short one.
-_LOOK_SECONDS_EACH = 3
+_RETRY_SECONDS_EACH = 3
 
 _PENDING = states.RunState.PENDING
 
@@ -32,22 +32,22 @@ class Obstacle:
 
     reason: str  # `workspace_busy` or `concurrency`.
     holder: str  # Run that holds the workspace or the key.
-    look_seconds: int = LOOK_SECONDS  # Seconds after which the run asks again by itself.
+    retry_seconds: int = RETRY_SECONDS  # Seconds after which the run asks again by itself.
 
 
 class Obstacles:
     """Lets runs begin once nothing keeps them from it."""
 
     def __init__(
-        self, store: stores.RunStore, claims: Claims, commands: RunCommands, look: Callable[[str], Awaitable[None]]
+        self, store: stores.RunStore, claims: Claims, commands: RunCommands, signal: Callable[[str], Awaitable[None]]
     ) -> None:
         """Args:
-        look: Lets the workflow of a run ask again.
+        signal: Lets the workflow of a run ask again.
         """
         self._store = store
         self._claims = claims
         self._commands = commands
-        self._look = look
+        self._signal = signal
         self.lines = KeyQueues(store)
         """Reads the holders of a key and the runs that wait for it."""
         self._turn = asyncio.Lock()
@@ -121,8 +121,8 @@ class Obstacles:
         holder, before = (await self.lines.of(key, row)).obstacle(row)
         if holder is None:
             return None
-        seconds = KEY_LOOK_SECONDS + _LOOK_SECONDS_EACH * before
-        return Obstacle(reason=concurrency_keys.CONCURRENCY, holder=holder, look_seconds=seconds)
+        seconds = KEY_RETRY_SECONDS + _RETRY_SECONDS_EACH * before
+        return Obstacle(reason=concurrency_keys.CONCURRENCY, holder=holder, retry_seconds=seconds)
 
     async def _wake(self, start: runs.RunStart) -> None:
         if start.concurrency is None:
@@ -131,7 +131,7 @@ class Obstacles:
         async with self._deciding():
             woken = (await self.lines.of(start.concurrency.key)).next()
         for run_id in woken:
-            await self._look(run_id)
+            await self._signal(run_id)
 
     async def _supersede(self, run_id: str) -> None:
         # Only the index is read, as most runs have no such key.

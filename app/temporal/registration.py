@@ -18,7 +18,7 @@ from app.temporal import attributes
 _TRIES = 60
 _AGAIN_SECONDS = 0.5
 _FRESH_SECONDS = 1.0
-_LOOK_SECONDS = 2.0
+_CHECK_SECONDS = 2.0
 _REST_SECONDS = 60.0
 _PASSING = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED)
 _WANTED = {key.name: IndexedValueType.ValueType(int(key.indexed_value_type)) for key in attributes.KEYS}
@@ -34,7 +34,7 @@ class Registration:
         self._clock = timer
         self._wanted = asyncio.Event()
         self._wanted.set()
-        self._looked_at = 0.0
+        self._checked_at = 0.0
         self._has_warned = False
         self.is_known = False
         """Whether the server knew the attributes at the last check."""
@@ -44,7 +44,7 @@ class Registration:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            self._looked_at, self.is_known = self._clock.monotonic(), await self.register()
+            self._checked_at, self.is_known = self._clock.monotonic(), await self.register()
             if self.is_known:
                 await self._until_lost()
             else:
@@ -55,7 +55,7 @@ class Registration:
     async def _until_lost(self) -> None:
         # A workflow that used them at the moment of the loss repeats its task until the server knows them again.
         while not self._wanted.is_set():
-            await self._clock.sleep(_LOOK_SECONDS)
+            await self._clock.sleep(_CHECK_SECONDS)
             with contextlib.suppress(RPCError):
                 if await self._lacking():
                     self.is_known = False
@@ -63,7 +63,7 @@ class Registration:
 
     async def are_known(self) -> bool:
         """Return whether the server knows the attributes now; a workflow task with an unknown one fails until then."""
-        if not self.is_known or self._clock.monotonic() - self._looked_at < _FRESH_SECONDS:
+        if not self.is_known or self._clock.monotonic() - self._checked_at < _FRESH_SECONDS:
             return self.is_known
         try:
             if await self._lacking():
@@ -71,7 +71,7 @@ class Registration:
                 self._wanted.set()
         except RPCError:
             return False
-        self._looked_at = self._clock.monotonic()
+        self._checked_at = self._clock.monotonic()
         return self.is_known
 
     async def register(self) -> bool:

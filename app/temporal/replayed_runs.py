@@ -54,7 +54,7 @@ class ReplayedRun:
     lines: dict[str, list[Record]] = field(default_factory=dict)  # Its journal lines by step.
     count: int = 0  # Number of its lines.
     seal: tuple[object, ...] = ()  # Chain fields of the last line, which seal it to the earlier ones.
-    looked_at: int = 0  # How often the run had been taken up when its working folder was last checked.
+    folder_checked_at: int = 0  # How often the run had been taken up when its working folder was last checked.
     stood: tuple[object, ...] = ()  # State of the run when its driver was begun.
 
     def fits(self, log: stores.RunLog) -> bool:

@@ -102,7 +102,7 @@ class WorkflowRuns:
     async def _aside(self, log: stores.RunLog, obstacle: Obstacle) -> Slice:
         run_id = log.loaded.start.run_id
         await self._obstacles.stand_aside(log, obstacle, clock.stamp(self._equipment.clock.now()))
-        facts = {"busy": obstacle.holder, "look_seconds": obstacle.look_seconds, **await self._shown(log.loaded)}
+        facts = {"busy": obstacle.holder, "look_seconds": obstacle.retry_seconds, **await self._shown(log.loaded)}
         return self._contents.of(log.loaded, Slice(run_id=run_id, facts=facts))
 
     async def _load(self, log: stores.RunLog, *, again: bool) -> Slice:

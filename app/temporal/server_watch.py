@@ -12,7 +12,7 @@ from temporalio.service import RPCError
 from app import clock
 from app.engine import outages
 
-LOOK_SECONDS = 5.0  # Time between two questions to the server.
+CHECK_SECONDS = 5.0  # Time between two questions to the server.
 
 _ANSWER = timedelta(seconds=5)
 
@@ -36,10 +36,10 @@ class ServerWatch:
     async def keep(self) -> None:
         """Ask until cancelled."""
         while True:
-            await self.look()
-            await self._clock.sleep(LOOK_SECONDS)
+            await self.check()
+            await self._clock.sleep(CHECK_SECONDS)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Ask once."""
         asked_at, wanted = self._clock.now(), DescribeNamespaceRequest(namespace=self._client.namespace)
         try:

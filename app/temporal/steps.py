@@ -67,18 +67,18 @@ class Steps:
         async with self._open(order) as step:
             if isinstance(step, Slice):
                 return step
-            await self._look_at_folder(step)
+            await self._check_folder(step)
             follow(step.active)
             await step.executor.execute(step.active)
             step.writer.raise_failure()
             return await self._line(step.writer)
 
-    async def _look_at_folder(self, step: _OpenStep) -> None:
+    async def _check_folder(self, step: _OpenStep) -> None:
         # As in the embedded engine when it takes a run up: steps would fail, although only the machine is wrong.
         find, found = step.found.equipment.folder_fault, step.found
         start, taken = found.log.loaded.start, found.log.loaded.decisions.taken
         anywhere = capabilities.is_anywhere(step.active.ask.operation, found.equipment.services)
-        if find is None or anywhere or found.looked_at == taken:
+        if find is None or anywhere or found.folder_checked_at == taken:
             return
         fault = find(start, False)
         if fault is None and (taken > 1 or found.count):
@@ -87,7 +87,7 @@ class Steps:
             key = step.active.ask.key
             error = errors.StepError(on_this_machine(fault.message), code=fault.code, detail=fault.detail, key=key)
             raise run_equipment.Parked(fault.code, error)
-        found.looked_at = taken
+        found.folder_checked_at = taken
 
     async def announce(self, order: messages.StepOrder) -> messages.Announced:
         """Record that a step waits from now on."""
@@ -129,14 +129,14 @@ class Steps:
         async with self._open(order) as step:
             if isinstance(step, Slice):
                 return step
-            look = self._gives(step)
-            assert look is not None
+            source = self._gives(step)
+            assert source is not None
             _continue(step)
             call = step.executor.call(step.active, await step.writer.attached())
             # Other callers may deliver meanwhile; the first delivery counts.
             await step.writer.give_back()
             # A source may wait for its answer, and other processes could not write to a leased run.
-            value = await look(call)
+            value = await source(call)
             if value is None:
                 return None
             log = (await step.writer.attached()).log

@@ -68,11 +68,11 @@ class TimeLimitWatch:
                 self._worked_seconds += (workflow.now() - self._since).total_seconds()
                 self._since = None
 
-    async def watch(self, run_id: str, looked: Callable[[], None]) -> bool:
+    async def watch(self, run_id: str, refreshed: Callable[[], None]) -> bool:
         """Return True once the run has reached a limit; False if that cannot be determined, or the watch is to end.
 
         Args:
-            looked: Called when the remaining time is known again.
+            refreshed: Called when the remaining time is known again.
         """
         while not is_cut():
             notes, begun, works = self._notes, self._begun, bool(self._steps)
@@ -88,15 +88,15 @@ class TimeLimitWatch:
                     )
                 continue
             try:
-                is_reached = await self._look(run_id)
+                is_reached = await self._ask_journal(run_id)
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
                 # A run whose journal cannot be judged comes to rest for that reason by itself.
                 self._known, self._known_at = messages.TimeLeft(), workflow.now()
-                looked()
+                refreshed()
                 return False
-            looked()
+            refreshed()
             if is_reached:
                 return True
         return False
@@ -116,7 +116,7 @@ class TimeLimitWatch:
             found.append(left if self._known.is_at_work else max(left, self._interval_seconds - working))
         return min(found, default=None)
 
-    async def _look(self, run_id: str) -> bool:
+    async def _ask_journal(self, run_id: str) -> bool:
         limits, before = self._limits, self._known
         known: messages.TimeLeft = await ask(messages.ENFORCE_TIME_LIMITS, run_id, result_type=messages.TimeLeft)
         # If the limits were changed meanwhile, the journal is asked again.

@@ -32,7 +32,7 @@ _STALE = timedelta(seconds=25)  # Time without a poll after which a worker does 
 _AGAIN_SECONDS = 1.0
 _DEPARTED = " ended"
 _PARTING = timedelta(seconds=3)
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 _log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class Entry:
         try:
             async with asyncio.timeout(_PARTING.total_seconds()):
                 while self.written() in _present(await _pollers(client, queue)) and not poll.done():  # noqa: ASYNC110
-                    await asyncio.sleep(_LOOK_SECONDS)
+                    await asyncio.sleep(_POLL_SECONDS)
         except (RPCError, TimeoutError) as error:
             _log.info("the worker is listed for a while longer: %s", error)
         finally:

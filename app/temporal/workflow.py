@@ -28,7 +28,7 @@ with workflow.unsafe.imports_passed_through():
     from app.temporal.step_dispatch import StepDispatch, ask, is_cut, is_superseded
     from app.temporal.time_limit_watch import TimeLimitWatch
 
-_LOOK = timedelta(seconds=30)
+_AGAIN = timedelta(seconds=30)
 
 _WAITING = (operations.Input, operations.Timer, operations.ChildRun)
 # Other operations that hold no capacity, e.g. those of plans, are performed like any step, on a queue of their own.
@@ -53,8 +53,8 @@ class RunWorkflow:
         self._cancelled = self._paused = False
         # Set by an interrupting pause, or an ending that another process wrote: open steps are cut off, not awaited.
         self._ends_now = False
-        # A signal has arrived, and no look at the journal has begun since.
-        self._journal_has_more = self._looking = False
+        # A signal has arrived, and no reading of the journal has begun since.
+        self._journal_has_more = self._is_reading = False
         # Increased by every event that the main loop must handle; its conditions compare it, so that none is missed.
         self._wakeups = 0
         self._parking: messages.Parking | None = None
@@ -100,12 +100,12 @@ class RunWorkflow:
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(args=[self._run_id, again])
             # A signal arrives when this run may get the workspace or the key.
-            longest = timedelta(seconds=journal["facts"].get("look_seconds", _LOOK.seconds))
+            longest = timedelta(seconds=journal["facts"].get("look_seconds", _AGAIN.seconds))
             with contextlib.suppress(TimeoutError):
                 await workflow.wait_condition(lambda wakeups=wakeups: self._wakeups != wakeups, timeout=longest)  # type: ignore[misc]
 
-    # The journal decides: a repeated signal has no further effect, and the next look or start of a service makes up for
-    # a lost one, except that a pause whose signal was lost does not interrupt open steps.
+    # The journal decides: a repeated signal has no further effect, and the next one, or the next start of a service,
+    # makes up for a lost one, except that a pause whose signal was lost does not interrupt open steps.
 
     @workflow.signal(name=messages.NEW_LINES_SIGNAL)
     def note_new_lines(self) -> None:
@@ -123,7 +123,7 @@ class RunWorkflow:
     def pause(self, interrupt: bool) -> None:
         """Note that the journal has a pause."""
         self._paused = True
-        # A look that is under way may have read the journal before the pause, and would revoke it.
+        # A reading that is under way may have begun before the pause, and would revoke it.
         self._journal_has_more = True
         self._ends_now = self._ends_now or interrupt
         self._wakeups += 1
@@ -160,8 +160,8 @@ class RunWorkflow:
                 self._open(scheduler)
                 if self._drains() and not self._is_busy():
                     return
-                if self._journal_has_more and not self._looking:
-                    self._begin_to_look()
+                if self._journal_has_more and not self._is_reading:
+                    self._begin_to_read()
                 elif self._waits() and not self._shows_waiting:
                     self._shows_waiting = True
                     self._shown.show("waiting")
@@ -178,7 +178,7 @@ class RunWorkflow:
         return self._paused or full or self._parking is not None or workflow.info().is_continue_as_new_suggested()
 
     def _is_busy(self) -> bool:
-        return any(key not in self._idle for key in self._steps) or bool(self._landed) or self._looking
+        return any(key not in self._idle for key in self._steps) or bool(self._landed) or self._is_reading
 
     def _waits(self) -> bool:
         # All open steps only wait, and at least one of them for an input.
@@ -212,15 +212,15 @@ class RunWorkflow:
             if not scheduler.finished:
                 replay.hand_out(scheduler, record, self._loaded)
                 await replay.satisfy(scheduler, self._read)
-        if self._landed and not self._looking:
+        if self._landed and not self._is_reading:
             # Another process wrote an earlier line, and its signal was lost.
-            self._begin_to_look()
+            self._begin_to_read()
 
-    def _begin_to_look(self) -> None:
-        self._journal_has_more, self._looking = False, True
-        self._closing.append(asyncio.create_task(self._look()))
+    def _begin_to_read(self) -> None:
+        self._journal_has_more, self._is_reading = False, True
+        self._closing.append(asyncio.create_task(self._read_new_lines()))
 
-    async def _look(self) -> None:
+    async def _read_new_lines(self) -> None:
         try:
             found = json.loads(await ask(messages.READ_LINES, self._run_id, len(self._records)))
             self._note(found["facts"])
@@ -231,7 +231,7 @@ class RunWorkflow:
             for order in list(self._collected.values()):
                 await self._collect_or_park(order)
         finally:
-            self._looking = False
+            self._is_reading = False
             self._wakeups += 1
 
     def _note(self, facts: Mapping[str, Any]) -> None:
@@ -303,13 +303,13 @@ class RunWorkflow:
         await self._collect(dataclasses.replace(order, is_over=True))
 
     async def _collect_given(self, order: messages.StepOrder) -> None:
-        # A signal triggers an earlier look.
+        # A signal triggers an earlier reading of the journal.
         self._collected[order.key] = order
         while True:
             await self._collect(order)
             if is_cut():
                 return
-            await workflow.sleep(_LOOK)
+            await workflow.sleep(_AGAIN)
 
     async def _collect_or_park(self, order: messages.StepOrder) -> None:
         # The object for which one step waits may be damaged: the other steps are collected nevertheless.
@@ -329,7 +329,7 @@ class RunWorkflow:
             self._land(self._record_in(found))
 
     def _land(self, record: Record) -> None:
-        # The same line may arrive twice: from its step, and from a look at the journal.
+        # The same line may arrive twice: from its step, and from a reading of the journal.
         if record.position >= len(self._records):
             self._landed[record.position] = record
         self._wakeups += 1

@@ -38,8 +38,8 @@ async def pair(
 ) -> AsyncIterator[tuple[listening.Listening, listening.Listening]]:
     """Serve a project on two machines, with a worker on a third; no service polls for changes of the others."""
     for module, name in (
-        (follower, "LOOK_SECONDS"),
-        (follower, "LISTENING_LOOK_SECONDS"),
+        (follower, "POLL_SECONDS"),
+        (follower, "LISTENING_POLL_SECONDS"),
         (event_streams, "TICK_SECONDS"),
     ):
         monkeypatch.setattr(module, name, NEVER)

@@ -152,7 +152,7 @@ async def test_a_server_that_is_away_is_shown(
     project: projects.Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """While it is away the service is ready, and readiness, metrics and statistics say since when; the log once."""
-    monkeypatch.setattr(server_watch, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(server_watch, "CHECK_SECONDS", 0.05)
     own = temporal_server.DevServer(tmp_path)
     own.start()
 
@@ -190,7 +190,7 @@ async def test_a_step_of_another_process_shows_when_it_had_output(
 ) -> None:
     """Run and list show the time of a step's last output, and output alone does not end a poll of the run."""
     monkeypatch.setattr(output_times, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(live_reports, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(live_reports, "READ_SECONDS", 0.0)
     monkeypatch.setattr(live_reports, "REPORT_SECONDS", 0.05)
     command = "echo said; while [ ! -e go ]; do sleep 0.05; done"
     talking = {"schema": "1.7", "name": "talking", "description": "Talks", "version": "1.0.0"}

@@ -15,7 +15,7 @@ async def test_a_change_before_the_first_look_is_noticed() -> None:
     following = follower.Follower(bench.store, bench.clock)
     number = following.number(run_id)
     await bench.ended(run_id)
-    looking = asyncio.create_task(following.look())
+    looking = asyncio.create_task(following.poll())
     try:
         assert await pools.soon(following.differs(run_id, number)) != number
     finally:

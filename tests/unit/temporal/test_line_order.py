@@ -39,7 +39,7 @@ async def test_a_line_waits_for_those_before_it(monkeypatch: pytest.MonkeyPatch)
         raise AssertionError(blob)
 
     looks: list[int] = []
-    monkeypatch.setattr(workflow.RunWorkflow, "_begin_to_look", lambda flow: looks.append(len(flow._records)))
+    monkeypatch.setattr(workflow.RunWorkflow, "_begin_to_read", lambda flow: looks.append(len(flow._records)))
     flow, loaded = workflow.RunWorkflow(), samples.loaded()
     flow._loaded = loaded
     context = driver_context.DriverContext(loaded.start, lambda key, facts: None)
@@ -81,7 +81,7 @@ async def test_a_child_that_cannot_be_read_keeps_no_other_from_being_collected(m
     for key in ("first", "second"):
         flow._collected[key] = messages.StepOrder(run_id="r", key=key, operation="", branch="", child=f"of {key}")
 
-    await flow._look()
+    await flow._read_new_lines()
 
     assert list(flow._landed) == [line.position]
     assert flow._collected == {}

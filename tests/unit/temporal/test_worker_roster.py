@@ -94,7 +94,7 @@ def answering(clock: FakeClock, again: asyncio.Event, *faults: Exception | None)
 async def test_a_worker_asks_on_after_an_answer_and_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker is listed again after an answer or a failure, and leaves the roster when it stops in order."""
     monkeypatch.setattr(worker_roster, "_AGAIN_SECONDS", 0)
-    monkeypatch.setattr(worker_roster, "_LOOK_SECONDS", 0)
+    monkeypatch.setattr(worker_roster, "_POLL_SECONDS", 0)
     clock, again = FakeClock(), asyncio.Event()
     away = RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
     server: Any = Server(clock, answering(clock, again, None, away, RuntimeError("not connected")))
@@ -112,7 +112,7 @@ async def test_a_worker_says_once_that_its_server_is_away(
 ) -> None:
     """Polls that fail in a row are one line, and the first answer after them is another."""
     monkeypatch.setattr(worker_roster, "_AGAIN_SECONDS", 0)
-    monkeypatch.setattr(worker_roster, "_LOOK_SECONDS", 0)
+    monkeypatch.setattr(worker_roster, "_POLL_SECONDS", 0)
     away = RPCError("tcp connect error", RPCStatusCode.UNAVAILABLE, b"")
     clock, again, late = FakeClock(), asyncio.Event(), RPCError("", RPCStatusCode.DEADLINE_EXCEEDED, b"")
     server: Any = Server(clock, answering(clock, again, None, away, away, late, None))
