@@ -96,18 +96,18 @@ class Job:
             self.cause = cause
             self.next_signal_at = now
 
-    def exceeded(self, now: float, *, looks: bool) -> launcher_protocol.Cause:
+    def exceeded(self, now: float, *, checks_output: bool) -> launcher_protocol.Cause:
         """Return the limit that the command exceeds; empty if none, or if it is being ended or has ended by itself.
 
         Args:
-            looks: Whether to examine its output, too.
+            checks_output: Whether to check the limits of its output, too.
         """
         # A launcher that had no processor time learns of the end and of the limit in one round; the end came first.
         if self.next_signal_at is not None or self.report is not None:
             return ""
         if now >= self.deadline_at:
             return "timeout"
-        return self._output_limit(now) if looks else ""
+        return self._output_limit(now) if checks_output else ""
 
     def _output_limit(self, now: float) -> launcher_protocol.Cause:
         sizes = self.stdout.size_bytes(), self.stderr.size_bytes()

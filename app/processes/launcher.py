@@ -29,7 +29,7 @@ from app.processes import (
     spawning,
 )
 
-_LOOK_SECONDS = 1.0
+_FULL_CHECK_SECONDS = 1.0
 _FULL_ROUND = 16
 
 
@@ -81,7 +81,7 @@ class Launcher:
         self._replies: list[launcher_protocol.Message] = []
         self._is_detached = False
         self._has_changed = False
-        self._look_at = self._check_at = math.inf
+        self._next_full_check_at = self._next_check_at = math.inf
         self._poll = select.poll()
         self._wakeup = _wakeup_socket()
         self._poll.register(self._wakeup, select.POLLIN)
@@ -110,12 +110,12 @@ class Launcher:
 
     def _poll_timeout_ms(self) -> int | None:
         times = (job.next_signal_at for job in self._ending.values() if job.next_signal_at is not None)
-        next_at = min(times, default=self._check_at)
+        next_at = min(times, default=self._next_check_at)
         if self._adopted:
-            next_at = min(next_at, time.monotonic() + _LOOK_SECONDS)
+            next_at = min(next_at, time.monotonic() + _FULL_CHECK_SECONDS)
         if next_at == math.inf:
             return None
-        return max(int((min(next_at, self._check_at) - time.monotonic()) * 1000) + 1, 0)
+        return max(int((min(next_at, self._next_check_at) - time.monotonic()) * 1000) + 1, 0)
 
     def _drain_wakeup(self) -> None:
         self._has_changed = True
@@ -171,12 +171,12 @@ class Launcher:
         register.complete(place, command_register.Entry(job.number, request.run_id, job.pid, job.started_by))
         # Without commands there is nothing to check: the launcher sleeps.
         if not self._jobs:
-            self._look_at = self._check_at = now + _LOOK_SECONDS
+            self._next_full_check_at = self._next_check_at = now + _FULL_CHECK_SECONDS
         self._jobs[job.number] = self._by_pid[job.pid] = job
         if job.reports is not None:
             self._reporting[job.reports] = job
             self._poll.register(job.reports, select.POLLIN)
-        self._check_at = min(self._check_at, job.deadline_at)
+        self._next_check_at = min(self._next_check_at, job.deadline_at)
 
     def _announce(self, request: launcher_protocol.Start) -> tuple[command_register.Register, int]:
         # Created with the first command, and again after a failure: a disk without room must refuse commands and not
@@ -237,13 +237,13 @@ class Launcher:
 
     def _supervise(self) -> None:
         now = time.monotonic()
-        if now >= self._check_at:
+        if now >= self._next_check_at:
             self._check_limits(now)
         if self._has_changed:
             self._has_changed = False
             self._adopt()
         for job in list(self._exited.values()):
-            if self._has_leftovers(job):
+            if self._has_processes(job):
                 self._end(job, "", now)
             else:
                 self._release(job)
@@ -254,25 +254,25 @@ class Launcher:
 
     def _check_limits(self, now: float) -> None:
         """End commands over their time limit; once a second, also check outputs and orphans."""
-        is_due = now >= self._look_at
+        is_due = now >= self._next_full_check_at
         if is_due:
             self._has_changed = True
-            self._look_at = now + _LOOK_SECONDS
-        self._check_at = self._look_at if self._jobs else math.inf
+            self._next_full_check_at = now + _FULL_CHECK_SECONDS
+        self._next_check_at = self._next_full_check_at if self._jobs else math.inf
         for job in self._jobs.values():
             if is_due and not self._is_detached:
                 self._replies += job.news()
-            if cause := job.exceeded(now, looks=is_due):
+            if cause := job.exceeded(now, checks_output=is_due):
                 self._end(job, cause, now)
             elif job.next_signal_at is None:
-                self._check_at = min(self._check_at, job.deadline_at)
+                self._next_check_at = min(self._next_check_at, job.deadline_at)
 
     def _adopt(self) -> None:
         if process_tree.LINUX:
             for pid in process_tree.children() - self._by_pid.keys() - self._adopted.keys():
                 self._adopted[pid] = process_markers.read(pid)
 
-    def _has_leftovers(self, job: jobs.Job) -> bool:
+    def _has_processes(self, job: jobs.Job) -> bool:
         if job.reports is not None:
             return job.pid in self._by_pid
         return job.marker in self._adopted.values() if process_tree.LINUX else process_tree.group_exists(job.pid)
@@ -285,7 +285,7 @@ class Launcher:
             return
         orphans = {job: {pid for pid, marker in self._adopted.items() if marker == job.marker} for job in wanted}
         for job in (job for job in wanted if job.signals_sent):
-            # Many processes that all fork are not faster than this, as they are than signals to each of them.
+            # Processes that fork in bulk can outrun signals to each of them, but not a kill of their group.
             process_tree.kill_groups(orphans[job] | ({job.pid} & self._by_pid.keys()))
         # Read anew each time: processes fork while they are being killed, and only a fresh table has their children.
         table = process_tree.table()

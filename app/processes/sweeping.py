@@ -19,7 +19,7 @@ from pathlib import Path
 from app.processes import command_register, process_markers, process_tree
 
 _KILL_SECONDS = 5.0
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _START_TICKS = 100
 _log = logging.getLogger(__name__)
 
@@ -102,15 +102,15 @@ def _may_have_hidden_processes(path: str) -> bool:
 def _wait_or_kill(path: str, file: int) -> bool:
     """Wait for a launcher without a service, which is about to end; kill it if it does not end in time."""
     pause = threading.Event()
-    for _ in range(int(2 * _KILL_SECONDS / _LOOK_SECONDS)):
-        pause.wait(_LOOK_SECONDS)
+    for _ in range(int(2 * _KILL_SECONDS / _POLL_SECONDS)):
+        pause.wait(_POLL_SECONDS)
         if _locked(file):
             return True
     owner, _ = command_register.read(path)
     if owner is not None:
         process_tree.send_signal(owner.launcher_pid, owner.launcher_started, signal.SIGKILL)
     # A kill takes time: the lock is tried until it is free.
-    return any(_locked(file) or pause.wait(_LOOK_SECONDS) for _ in range(int(_KILL_SECONDS / _LOOK_SECONDS)))
+    return any(_locked(file) or pause.wait(_POLL_SECONDS) for _ in range(int(_KILL_SECONDS / _POLL_SECONDS)))
 
 
 def _swept(path: str) -> Swept:
@@ -124,13 +124,13 @@ def _swept(path: str) -> Swept:
     entries = [] if _is_elsewhere(owner) else entries
     series, pause = command_register.series_of(path), threading.Event()
     # Repeated, as processes fork while they are being killed.
-    for _ in range(int(_KILL_SECONDS / _LOOK_SECONDS)):
+    for _ in range(int(_KILL_SECONDS / _POLL_SECONDS)):
         if not (remaining := _remaining(series, entries)):
             break
         for pid, started in remaining.items():
             process_tree.send_signal(pid, started, signal.SIGKILL)
         killed |= set(remaining.items())
-        pause.wait(_LOOK_SECONDS)
+        pause.wait(_POLL_SECONDS)
     return Swept(run_ids=run_ids, killed=len(killed), survivors=len(_remaining(series, entries)))
 
 

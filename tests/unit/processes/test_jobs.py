@@ -40,15 +40,15 @@ def job(tmp_path: Path) -> Iterator[jobs.Job]:
 
 def test_a_running_command_exceeds_its_limits(job: jobs.Job) -> None:
     """A command that runs is ended at the first limit that it exceeds."""
-    assert [job.exceeded(at, looks=True) for at in (4.0, 6.0, 11.0)] == ["", "idle", "timeout"]
-    assert [job.exceeded(at, looks=False) for at in (4.0, 6.0, 11.0)] == ["", "", "timeout"]
+    assert [job.exceeded(at, checks_output=True) for at in (4.0, 6.0, 11.0)] == ["", "idle", "timeout"]
+    assert [job.exceeded(at, checks_output=False) for at in (4.0, 6.0, 11.0)] == ["", "", "timeout"]
 
 
 def test_a_command_that_has_ended_exceeds_no_limit(job: jobs.Job) -> None:
     """A command that ended by itself keeps its result, however late a starved launcher learns of its end."""
     job.record_exit(0, resource.getrusage(resource.RUSAGE_SELF))
 
-    assert job.exceeded(LATE, looks=True) == ""
+    assert job.exceeded(LATE, checks_output=True) == ""
     ended, _ = job.reply(0)
     assert isinstance(ended, launcher_protocol.Ended)
     assert (ended.status, ended.cause) == (0, "")
@@ -58,5 +58,5 @@ def test_a_command_that_is_being_ended_exceeds_no_limit(job: jobs.Job) -> None:
     """The first cause of an end counts."""
     job.end("asked", 0.0)
 
-    assert job.exceeded(LATE, looks=True) == ""
+    assert job.exceeded(LATE, checks_output=True) == ""
     assert job.cause == "asked"
