@@ -35,7 +35,7 @@ class StepExecutor:
     the step is repeated as its next attempt, after a crash later its line is found.
     """
 
-    def __init__(self, start: RunStart, equipment: Equipment) -> None:
+    def __init__(self, start: RunStart, equipment: Equipment, link: RunnerLink | None = None) -> None:
         self._start = start
         self._equipment = equipment
         self._clock = equipment.clock
@@ -43,7 +43,7 @@ class StepExecutor:
         self._reach = equipment.probes.reach
         self._recorded: dict[str, tuple[int, ...]] = {}
         self._committed: dict[str, dict[str, str]] = {}
-        self.link = RunnerLink(start.run_id)
+        self.link = link or RunnerLink(start.run_id)
         """Reaches the attached runner; steps of an evicted run wait for one."""
 
     def remember(self, records: Iterable[Record]) -> None:

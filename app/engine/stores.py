@@ -58,7 +58,9 @@ class Loaded:
 class RunLog(Waiting, Protocol):
     """One run's folder, held by its only writer."""
 
-    loaded: Loaded  # The content of the folder when it was opened; `decisions` is kept current.
+    @property
+    def loaded(self) -> Loaded:
+        """Return the content of the folder when it was opened; `decisions` is kept current."""
 
     def append_step(self, line: Mapping[str, plain.Json]) -> Awaitable[Record]:
         """Append a journal line and return its record once it is synced.

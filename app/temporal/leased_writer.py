@@ -7,66 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 from app import clock, errors
-from app.domain import decisions, plain
 from app.domain.records import Record
 from app.engine import active_step, outages, ports, run_equipment, runner_link, storage_retry, stores
+from app.temporal.fenced_log import FencedLog
 from app.temporal.leases import Leases
-from app.temporal.replayed_runs import Superseded
 
 _FIRST_WAIT_SECONDS = 0.25
 _LONGEST_WAIT_SECONDS = 10.0
 _WAITS = "a result waits, since its run cannot be written now: %s"
 
 _log = logging.getLogger(__name__)
-
-
-class FencedLog:
-    """A run's log that only accepts the line of the newest try."""
-
-    def __init__(self, log: stores.RunLog) -> None:
-        self._log = log
-
-    def renew(self, log: stores.RunLog) -> None:
-        """Continue under another lease."""
-        self._log = log
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._log, name)
-
-    async def decide(
-        self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True, at: str | None = None
-    ) -> bool:
-        """Append a control line, durably whatever `sync` is.
-
-        A line that waits in memory would be lost with the lease. The workflow would then regard the step as begun, and
-        the fence would refuse its result.
-        """
-        return await self._log.decide(kind, facts, at=at)
-
-    async def append_step(self, line: Mapping[str, plain.Json]) -> Record:
-        """Append a line, unless a newer try has begun or the step is recorded.
-
-        Raises:
-            Superseded: another worker has taken the step over; the line of this try is kept as a blob.
-        """
-        # The check and the append are within one lease, so no other worker writes in between.
-        key, attempt, loaded = str(line["key"]), line["attempt"], self._log.loaded
-        newest = loaded.decisions.highest_attempt.get(key, 0)
-        tries = loaded.decisions.attempts.get(key, ())
-        first = next((begun.lines for begun in tries if begun.attempt == attempt), 0)
-        recorded = any((found.key, found.attempt) == (key, attempt) for found in loaded.records[first:])
-        if attempt != newest or recorded or loaded.decisions.ended is not None:
-            # The try may have cost money, so its line is kept, but never as the record.
-            blob = await self._log.put_blob(plain.encode(dict(line)), text=False)
-            facts = {"key": key, "attempt": attempt, "usage": line.get("usage"), "blob": blob.to_json()}
-            await self._log.decide(decisions.DecisionKind.LATE, facts)
-            raise Superseded
-        return await self._log.append_step(line)
 
 
 class _Unbounded:
@@ -102,7 +57,7 @@ class Owner:
 
     def __init__(self, log: stores.RunLog, equipment: run_equipment.Equipment, writer: LeasedWriter) -> None:
         fenced = FencedLog(log)
-        self.log = cast(stores.RunLog, fenced)
+        self.log: stores.RunLog = fenced
 
         async def renew() -> None:
             fenced.renew(await writer.renewed())
@@ -119,8 +74,8 @@ class Owner:
         self._writer.record = record
 
     def failed(self, step: active_step.ActiveStep, failure: BaseException) -> None:
-        """Keep the reason why the step could not be executed."""
-        self._writer.failure = failure
+        """Keep the reason why the step could not be executed, as `LeasedWriter.report`."""
+        self._writer.report(attempt, failure)
 
 
 class LeasedWriter(runner_link.RunnerLink):
@@ -135,13 +90,10 @@ class LeasedWriter(runner_link.RunnerLink):
         "_performing",
         "failure",
         "record",
-        "run_id",
     )
 
     def __init__(self, run_id: str, leases: Leases, equipment: run_equipment.Equipment) -> None:
         super().__init__(run_id)
-        self.run_id = run_id
-        """Id of the run."""
         self._leases = leases
         self._equipment = equipment
         self._held = AsyncExitStack()

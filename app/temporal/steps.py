@@ -239,8 +239,8 @@ class Steps:
     def _step(self, found: ReplayedRun, writer: LeasedWriter, order: messages.StepOrder) -> _OpenStep:
         active, loaded = found.open_step(order), found.log.loaded
         performers = {kind: writer.performs(each) for kind, each in found.equipment.performers.items()}
-        executor = step_executor.StepExecutor(loaded.start, dataclasses.replace(found.equipment, performers=performers))
-        executor.link = writer
+        equipment = dataclasses.replace(found.equipment, performers=performers)
+        executor = step_executor.StepExecutor(loaded.start, equipment, writer)
         executor.remember(found.lines.get(order.key, ()))
         return _OpenStep(found=found, writer=writer, active=active, executor=executor)
 
@@ -250,7 +250,7 @@ class Steps:
         step.active.duration_seconds = max(0.0, (self.clock.now() - step.active.started_at).total_seconds())
         await step.executor.record(step.active, journal_lines.masked(step.found.equipment.masker, result))
         step.writer.raise_failure()
-        await owner.log.move(runs.Transition.begin(step.writer.run_id, clock.stamp(self.clock.now())))
+        await owner.log.move(runs.Transition.begin(owner.log.loaded.start.run_id, clock.stamp(self.clock.now())))
 
     async def _line(self, writer: LeasedWriter) -> Slice:
         owner = await writer.attached()

@@ -19,7 +19,7 @@ from app.domain.decisions import DecisionKind
 from app.engine import ports, stores
 from app.storage.memory_store import MemoryStore
 from app.storage.runs.disk_store import DiskStore
-from app.temporal import leased_writer, leases
+from app.temporal import fenced_log, leased_writer, leases
 from app.temporal.replayed_runs import Superseded
 from tests.conformance import store_harness
 from tests.unit.counted_list import CountedList
@@ -139,7 +139,7 @@ async def record(store: DiskStore, run_id: str, key: str) -> int:
     lines = CountedList(log.loaded.records)
     log.loaded = dataclasses.replace(log.loaded, records=lines)
     try:
-        await leased_writer.FencedLog(log).append_step(store_harness.step(key))
+        await fenced_log.FencedLog(log).append_step(store_harness.step(key))
     finally:
         await log.close()
     return lines.looks
