@@ -34,10 +34,15 @@ def of_decision(run_id: str, start: runs.RunStart, line: int, fields: Mapping[st
     return _order(run_id, start, CONTROL, line, fields["at"], action, author, details)
 
 
+def may_be_order(output: Mapping[str, plain.Json]) -> bool:
+    """Return whether a journal line with this output may record an order; `of_record` decides once it is durable."""
+    return "author" in output
+
+
 def of_record(run_id: str, start: runs.RunStart, record: Record) -> RunOrder | None:
     """Return the order that a journal line records: a gate's answer, or an input from outside; None for others."""
     # Lines that a fork took over record orders to its source.
-    if not isinstance(record.output, dict) or "author" not in record.output or record.line.get("taken_over"):
+    if not isinstance(record.output, dict) or not may_be_order(record.output) or record.line.get("taken_over"):
         return None
     author, details = authors.in_line(record.output), {"key": record.key}
     if gates.answer_in(record) is not None:

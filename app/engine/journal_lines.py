@@ -88,6 +88,11 @@ def line(
     return fields
 
 
+def most_events(output: Mapping[str, plain.Json]) -> int:
+    """Return how many events a line with this output can have; `events` decides once the line is durable."""
+    return 2 if "gate_id" in output else 1
+
+
 def events(run_id: str, record: Record, number: int) -> list[Event]:
     """Return the events of a step's line, the first with the number that the line has reserved; 0: no numbers."""
     line, at = record.line, record.completed_at

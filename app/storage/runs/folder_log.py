@@ -15,6 +15,7 @@ from typing import TypeVar
 from app import clock, errors
 from app.domain import authors, decisions, events, plain, records, run_orders, runs, states
 from app.domain.decisions import DecisionKind
+from app.engine import journal_lines
 from app.storage import layout
 from app.storage.disk import disk_port, worker_threads
 from app.storage.journal.chain import Reading
@@ -85,12 +86,14 @@ class FolderLog:
         if self._taken_unsynced:
             self._taken_unsynced = False
             self._control.begin_sync()
+        # Only an output with fields answers a gate or records an order.
         output = line.get("output")
-        numbers = 2 if isinstance(output, dict) and "gate_id" in output else 1
+        fields = output if isinstance(output, dict) else None
         line = {**line, "event": (number := self._events.next)}
+        numbers = 1 if fields is None else journal_lines.most_events(fields)
         self._events.next, self._events.held[number] = number + numbers, None
         appended = self._steps.append(plain.encode(line), line=line)
-        if not isinstance(output, dict) or "author" not in output:
+        if fields is None or not run_orders.may_be_order(fields):
             return appended
         return self._with_order(appended, lambda record: run_orders.of_record(self.run_id, self._start, record))
 
