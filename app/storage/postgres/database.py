@@ -61,7 +61,9 @@ class Database:
         self._dsn = url.replace("postgresql+psycopg://", "postgresql://", 1)
         self._idle: list[Connection] = []
         self._guard = threading.Lock()
-        self._clock = clock.SystemClock()
+        # Real time: the injected clock of a test stands still, and would never end the wait of a thread for the server.
+        self.clock = clock.SystemClock()
+        """Times the waits for the server."""
         self._closing = threading.Event()
 
     def connect(self) -> Connection:
@@ -160,7 +162,7 @@ class Database:
     def _used(self, job: Callable[[Connection, Callable[[], None]], T]) -> T:
         import psycopg
 
-        until = self._clock.monotonic() + REPEAT_SECONDS
+        until = self.clock.monotonic() + REPEAT_SECONDS
         while True:
             with self._guard:
                 connection = self._idle.pop() if self._idle else None
@@ -182,7 +184,7 @@ class Database:
                 if lost and known and not asked.is_set():
                     continue
                 is_passing = (lost and not asked.is_set()) or is_broken_off(error) or is_standby(error)
-                if is_passing and self._clock.monotonic() < until:
+                if is_passing and self.clock.monotonic() < until:
                     # Interrupted when the store is closed.
                     self._closing.wait(_PAUSE_SECONDS)
                     continue

@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
-from app import clock
 from app.storage.disk.disk_port import LeaseLost, Lock
 from app.storage.postgres import places
 from app.storage.postgres.database import SCHEMA, Cursor, Database
@@ -65,7 +64,7 @@ class Leases:
         self._ownership = ownership
         self._flush = flush
         self._drop = drop
-        self._clock = clock.SystemClock()
+        self._clock = database.clock
         self._guard = threading.Condition()
         self._numbers: dict[str, int] = {}
         self._acquiring: set[str] = set()

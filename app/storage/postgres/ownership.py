@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from app import clock, errors
+from app import errors
 from app.domain import plain
 from app.storage import data_directory
 from app.storage.postgres import migrations
@@ -73,7 +73,7 @@ class Ownership:
         self._shared = shared
         self._holder = json.dumps({**holder, "shared": shared})
         self._reconnect_seconds = reconnect_seconds
-        self._clock = clock.SystemClock()
+        self._clock = database.clock
         self._turn = threading.RLock()
         self._stopping = threading.Event()
         self._connection: Connection | None = None
