@@ -88,7 +88,7 @@ class FolderStore(DiskStore):
 
     async def start(self, *, serve: bool = True) -> None:
         """Open the store, after its bucket if blobs are in object storage."""
-        if self._found is None and self._blobs.url is not None:
+        if self._open_parts is None and self._blobs.url is not None:
             self._opened = await self._others.run(self._open)
         await super().start(serve=serve)
         if self._is_shared and self.turns is None:

@@ -94,11 +94,11 @@ class ReadOnlyStore(StoredRuns):
         context, identity = self._prepare()
         context.read_faults.begin(context.workers)
         is_new = await context.index.start()
-        self._found = stored_runs.read_parts(context, identity, self._adopt, index_is_new=is_new, serves=False)
+        self._open_parts = stored_runs.read_parts(context, identity, self._adopt, index_is_new=is_new, serves=False)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        context, self._found = self._parts.context, None
+        context, self._open_parts = self._parts.context, None
         context.read_faults.end()
         context.committer.close()
         await context.index.close()

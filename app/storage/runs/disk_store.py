@@ -64,7 +64,7 @@ class DiskStore(StoredRuns, abc.ABC):
 
     def __init__(self, adopt: Adopt | None) -> None:
         super().__init__(adopt)
-        self._found: StoreParts | None = None
+        self._open_parts: StoreParts | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._stopping = threading.Event()
         self._serves = False
@@ -73,7 +73,7 @@ class DiskStore(StoredRuns, abc.ABC):
 
     async def start(self, *, serve: bool = True) -> None:
         """Update the index; as the service, also sweep the remains of a crash."""
-        if self._found is not None:
+        if self._open_parts is not None:
             return
         self._serves = serve
         try:
@@ -84,7 +84,7 @@ class DiskStore(StoredRuns, abc.ABC):
         self._stopping.clear()
         context.read_faults.begin(context.workers)
         try:
-            self._found = await self._begin(context, identity)
+            self._open_parts = await self._begin(context, identity)
         except BaseException:
             context.read_faults.end()
             context.committer.close()
@@ -102,7 +102,7 @@ class DiskStore(StoredRuns, abc.ABC):
 
     async def close(self) -> None:
         """Close all files and release all locks."""
-        parts = self._found
+        parts = self._open_parts
         self._stopping.set()
         if parts is None:
             return
@@ -121,14 +121,14 @@ class DiskStore(StoredRuns, abc.ABC):
             _log.error("the commit log is left for the next start: %s", error)
         parts.context.committer.close()
         await parts.context.index.close()
-        self._found = self._plans = self._audit = self._lines = None
+        self._open_parts = self._plans = self._audit = self._lines = None
         self._release_log()
         self._let_go()
 
     def abandon(self) -> None:
         """Drop everything at once, like a killed process."""
-        parts = self._found
-        self._found = self._plans = self._audit = self._lines = None
+        parts = self._open_parts
+        self._open_parts = self._plans = self._audit = self._lines = None
         self._stopping.set()
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -196,9 +196,9 @@ class DiskStore(StoredRuns, abc.ABC):
 
     @property
     def _parts(self) -> StoreParts:
-        if self._found is None:
+        if self._open_parts is None:
             raise errors.StorageFault("the store is closed")
-        return self._found
+        return self._open_parts
 
     @abc.abstractmethod
     def _prepare(self) -> tuple[StorageContext, str]:

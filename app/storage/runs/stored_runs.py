@@ -70,7 +70,7 @@ class StoredRuns:
 
     def __init__(self, adopt: Adopt | None) -> None:
         self._adopt = adopt
-        self._found: ReadParts | None = None
+        self._open_parts: ReadParts | None = None
         self._plans: Plans | None = None
         self._lines: StepLines | None = None
         self._audit: AuditLog | None = None
@@ -249,9 +249,9 @@ class StoredRuns:
 
     @property
     def _parts(self) -> ReadParts:
-        if self._found is None:
+        if self._open_parts is None:
             raise errors.StorageFault("the store is closed")
-        return self._found
+        return self._open_parts
 
     async def _know_receipts(self) -> None:
         # A new index gets its receipts with the first comparison.
