@@ -104,12 +104,12 @@ class Claims:
         for row in await self._store.list_unfinished():
             if row.exclusive_workspace and _path(row.working_dir) == workspace:
                 try:
-                    found = (await self._store.read(row.run_id)).decisions
+                    decided = (await self._store.read(row.run_id)).decisions
                 except (errors.NotFound, errors.JournalCorrupt) as error:
                     # A damaged run writes nothing, so it holds nothing.
                     _log.error("it holds no workspace: %s", error.message, extra={"run_id": row.run_id})
                     continue
-                if found.taken_since_resume and found.ended is None and found.placed == place:
+                if decided.taken_since_resume and decided.ended is None and decided.placed == place:
                     return row.run_id
         return None
 
@@ -130,14 +130,14 @@ class Claims:
 
     async def _holder(self, claim: str) -> str | None:
         try:
-            found = await self._client.get_workflow_handle(claim).describe()
+            description = await self._client.get_workflow_handle(claim).describe()
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return None
             raise
-        if found.status is not WorkflowExecutionStatus.RUNNING:
+        if description.status is not WorkflowExecutionStatus.RUNNING:
             return None
-        return str((await found.memo())[messages.HOLDER])
+        return str((await description.memo())[messages.HOLDER])
 
     async def _has_ended(self, run_id: str | None) -> bool:
         try:

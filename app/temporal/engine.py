@@ -339,9 +339,9 @@ class TemporalEngine:
         if not recover:
             return 0
         # Runs are not opened here: a damaged or busy one would keep the others from beginning.
-        found = await self.workflow_recovery.recover()
+        count = await self.workflow_recovery.recover()
         self._helpers.begin(self.workflow_recovery.keep(), "keep workflows")
-        return found
+        return count
 
     async def _notify(self, run_id: str) -> None:
         await self.signal_run(run_id, messages.NEW_LINES_SIGNAL, [])

@@ -94,10 +94,10 @@ class RunCommands:
     async def pause(self, run_id: str, author: Author | None, *, interrupt: bool) -> states.RunState:
         """Stop a run at its next step boundary, or at once."""
         async with self._steps.leases.of(run_id) as log:
-            found = log.loaded.decisions
-            again = interrupt and found.paused is not None and found.cancel_requested_at is None
-            if found.ended or found.cancel_requested_at or (found.paused and not again):
-                raise _wrong(run_id, found.status, "pause", run_engine.cancelling(found))
+            decided = log.loaded.decisions
+            again = interrupt and decided.paused is not None and decided.cancel_requested_at is None
+            if decided.ended or decided.cancel_requested_at or (decided.paused and not again):
+                raise _wrong(run_id, decided.status, "pause", run_engine.cancelling(decided))
             if not again:
                 facts = {"reason": decisions.PAUSED_BY_PERSON, **authors.facts(author)}
                 await log.decide(decisions.DecisionKind.PAUSED, facts)
@@ -108,10 +108,10 @@ class RunCommands:
         """Continue a paused run."""
         facts = authors.facts(author)
         async with self._steps.leases.of(run_id) as log:
-            found, row = log.loaded.decisions, await self._store.summary(run_id)
-            parked = found.paused is None and row.status == states.RunState.PAUSED
-            if found.ended or found.cancel_requested_at or not (found.paused or parked):
-                raise _wrong(run_id, row.status, "unpause", run_engine.cancelling(found))
+            decided, row = log.loaded.decisions, await self._store.summary(run_id)
+            parked = decided.paused is None and row.status == states.RunState.PAUSED
+            if decided.ended or decided.cancel_requested_at or not (decided.paused or parked):
+                raise _wrong(run_id, row.status, "unpause", run_engine.cancelling(decided))
             # A run that is only shown as paused has no `paused` line that another line would have to revoke.
             if not parked:
                 await log.decide(decisions.DecisionKind.UNPAUSED, facts)
@@ -122,9 +122,9 @@ class RunCommands:
     async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
         """Continue an ended run."""
         async with self._steps.leases.of(run_id) as log:
-            found = log.loaded.decisions
-            if found.ended is None or found.ended.status is states.RunState.DONE:
-                raise _wrong(run_id, found.status, "resume")
+            decided = log.loaded.decisions
+            if decided.ended is None or decided.ended.status is states.RunState.DONE:
+                raise _wrong(run_id, decided.status, "resume")
             if log.loaded.start.owner != "service":
                 how = dataclasses.replace(how, overrides={**how.overrides, "owner": "service"})
             await resuming.resume(log, how, self._steps.drivers, self._steps.equipment)

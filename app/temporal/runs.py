@@ -60,9 +60,9 @@ class WorkflowRuns:
         async with self._steps.leases.of(run_id) as log, self._obstacles.key(log.loaded, obstacle) as obstacle:
             if obstacle is None:
                 return await self._load(log, again=again)
-            start, found = log.loaded.start, await self._aside(log, obstacle)
+            start, answer = log.loaded.start, await self._aside(log, obstacle)
         await self._obstacles.stood_aside(start, obstacle)
-        return found
+        return answer
 
     async def read_lines(self, run_id: str, after: int) -> Slice:
         """Return the journal lines from a position on, with the present decisions."""
@@ -140,12 +140,12 @@ class WorkflowRuns:
         strict = log.loaded.decisions.cancel_requested_at is None and log.loaded.decisions.ended is None
         try:
             if strict:
-                found = await self._steps.replayed_runs.of(log, self._steps.driver(log))
+                replayed = await self._steps.replayed_runs.of(log, self._steps.driver(log))
             else:
-                found = await self._replayed_leniently(log)
-            state = await found.complete(RunPlacement.named(order.parking, log.loaded.decisions))
+                replayed = await self._replayed_leniently(log)
+            state = await replayed.complete(RunPlacement.named(order.parking, log.loaded.decisions))
             if state is not RunState.RUNNING:
-                found.scheduler.close()
+                replayed.scheduler.close()
                 self._steps.replayed_runs.forget(order.run_id)
             return state
         except errors.StorageFault:

@@ -17,8 +17,8 @@ SendSignal = Callable[[str, str, list[Any]], Awaitable[None]]
 
 def facts(loaded: stores.Loaded) -> dict[str, float]:
     """Return the time limits of a run, by name."""
-    found = {name: getattr(loaded.limits, name) for name in taken_time.NAMES}
-    return {name: limit for name, limit in found.items() if limit is not None}
+    limits = {name: getattr(loaded.limits, name) for name in taken_time.NAMES}
+    return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 class TimeLimits:
@@ -58,20 +58,20 @@ class TimeLimits:
         if not log.loaded.decisions.taken:
             return {}
         try:
-            found = await self._steps.replayed_runs.of(log, self._steps.driver(log))
+            replayed = await self._steps.replayed_runs.of(log, self._steps.driver(log))
         except errors.StorageFault:
             raise
         except (errors.Fault, errors.JournalCorrupt):
             # The run comes to rest for this reason when it is replayed.
             return {}
-        return active_time.taken_facts(log.loaded, found.scheduler.asks, clock.stamp(self._steps.clock.now()))
+        return active_time.taken_facts(log.loaded, replayed.scheduler.asks, clock.stamp(self._steps.clock.now()))
 
     async def _judged(self, log: stores.RunLog) -> tuple[messages.TimeLeft, run_equipment.Parked | None]:
         loaded, decided = log.loaded, log.loaded.decisions
         if decided.is_halted:
             return messages.TimeLeft(is_reached=decided.paused == decisions.TIME_LIMIT), None
-        found = await self._steps.replayed_runs.of(log, self._steps.driver(log))
-        open_tries = active_time.WithoutLine(loaded, decided.attempts, found.scheduler.asks)
+        replayed = await self._steps.replayed_runs.of(log, self._steps.driver(log))
+        open_tries = active_time.WithoutLine(loaded, decided.attempts, replayed.scheduler.asks)
         active = active_time.ActiveTime()
         active.read(loaded.records)
         active.add(open_tries.cut_off)

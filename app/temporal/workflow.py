@@ -222,11 +222,11 @@ class RunWorkflow:
 
     async def _read_new_lines(self) -> None:
         try:
-            found = json.loads(await ask(messages.READ_LINES, self._run_id, len(self._records)))
-            self._note(found["facts"])
-            self._shown.note(found["facts"])
+            answer = json.loads(await ask(messages.READ_LINES, self._run_id, len(self._records)))
+            self._note(answer["facts"])
+            self._shown.note(answer["facts"])
             self._shown.show("waiting" if self._shows_waiting else "running")
-            for record in slices.lines_of(found):
+            for record in slices.lines_of(answer):
                 self._land(record)
             for order in list(self._collected.values()):
                 await self._collect_or_park(order)
@@ -323,10 +323,10 @@ class RunWorkflow:
                 self._fail(order.key, error)
 
     async def _collect(self, order: messages.StepOrder) -> None:
-        found = await ask(messages.FINISH, order)
-        if found is not None:
+        content = await ask(messages.FINISH, order)
+        if content is not None:
             self._collected.pop(order.key, None)
-            self._land(self._record_in(found))
+            self._land(self._record_in(content))
 
     def _land(self, record: Record) -> None:
         # The same line may arrive twice: from its step, and from a reading of the journal.

@@ -110,17 +110,17 @@ class WorkflowRecovery:
         while True:
             await self._clock.sleep(ACT_SECONDS)
             try:
-                found = await self._client.get_workflow_handle(messages.workflow_id(run_id)).describe()
-                if found.status is not WorkflowExecutionStatus.RUNNING:
+                description = await self._client.get_workflow_handle(messages.workflow_id(run_id)).describe()
+                if description.status is not WorkflowExecutionStatus.RUNNING:
                     return
                 # Resumed meanwhile, the run is not cancelled any more.
                 if (await self._store.read(run_id)).decisions.cancel_requested_at is None:
                     return
-                task = found.raw_description.pending_workflow_task
-                now = (found.run_id, task.attempt, task.started_time.ToNanoseconds())
+                task = description.raw_description.pending_workflow_task
+                now = (description.run_id, task.attempt, task.started_time.ToNanoseconds())
                 if now == before and task.HasField("started_time"):
                     _log.warning("the workflow is replaced, since its worker does not act", extra={"run_id": run_id})
-                    stuck = self._client.get_workflow_handle(messages.workflow_id(run_id), run_id=found.run_id)
+                    stuck = self._client.get_workflow_handle(messages.workflow_id(run_id), run_id=description.run_id)
                     await stuck.terminate(reason="its worker does not act on a cancel")
                     await self._begin(run_id)
                 before = now
@@ -138,16 +138,16 @@ class WorkflowRecovery:
         return {found.id async for found in self._client.list_workflows(query, page_size=PAGE)}
 
     async def _namespace(self) -> str:
-        found = await self._client.workflow_service.describe_namespace(
+        description = await self._client.workflow_service.describe_namespace(
             DescribeNamespaceRequest(namespace=self._client.namespace)
         )
-        return found.namespace_info.id
+        return description.namespace_info.id
 
     async def _has_workflow(self, run_id: str) -> bool:
         try:
-            found = await self._client.get_workflow_handle(messages.workflow_id(run_id)).describe()
+            description = await self._client.get_workflow_handle(messages.workflow_id(run_id)).describe()
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return False
             raise
-        return found.status is WorkflowExecutionStatus.RUNNING
+        return description.status is WorkflowExecutionStatus.RUNNING
