@@ -8,6 +8,7 @@ import tomllib
 import pytest
 
 from app.dialects import registry
+from app.engine import ports
 from tests.architecture import sources
 
 LANGUAGES = sorted(registry.DIALECTS)
@@ -42,3 +43,11 @@ def test_every_language_is_kept_apart() -> None:
     layers = next(contract["layers"] for contract in contracts if contract["id"] == "dialects")
 
     assert sorted(re.findall(r"dialects\.(\w+)", layers[-1])) == LANGUAGES
+
+
+def test_the_optional_protocols_are_documented() -> None:
+    """The checklist names exactly the protocols that a language can implement beside `Dialect`."""
+    optional = {name for name, each in vars(ports).items() if getattr(each, "_is_runtime_protocol", False)}
+    page = (DOCS / "how-to" / "add-a-recipe-language.md").read_text(encoding="utf-8")
+
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == optional
