@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 async def start_run(folder: FolderClient, request: requests.StartRequest) -> JsonObject:
     """Start a run that belongs to this process; it claims an exclusive workspace before it is created."""
     application = folder.application
-    wanted = application.starter.prepare(request)
+    wanted = application.starter.prepare_now(request)
     if wanted.exclusive_workspace and not await _is_repeated(folder, request):
         await folder.claims.claim(wanted.working_dir, parent_run_id=request.parent_run_id)
     # This process is not notified when other processes end runs, so it cannot wait under a key.

@@ -97,7 +97,7 @@ class Forks:
             blobs=[blob for record in kept for blob in record.blobs()],
         )
         with faults.as_errors():
-            start, created = await self._starter.created(start, functools.partial(self._create, taken_over))
+            start, created = await self._starter.create(start, functools.partial(self._create, taken_over))
         if created.existed:
             return await self._repeated(created.run_id)
         status = await self._engine.submit(created.run_id, created.summary)

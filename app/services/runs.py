@@ -106,13 +106,13 @@ class Runs(RunQueries):
             if repeated is not None:
                 return await self._found(repeated)
         parent = await self._above(request, asked_by)
-        start = await self._starter.prepared(request, parent, own)
+        start = await self._starter.prepare(request, parent, own)
         if author is not None:
             start = dataclasses.replace(start, started_by=author.to_json())
         if parent is None and start.approvals is not None:
             await voting.refuse_unapprovable(start, self._starter.rules.approvers)
         try:
-            start, created = await self._starter.created(start, functools.partial(self._create, request))
+            start, created = await self._starter.create(start, functools.partial(self._create, request))
         except (errors.Fault, errors.Conflict):
             with faults.as_errors():
                 raise

@@ -87,28 +87,26 @@ class Starter:
         """Return the parts of working folders that steps must not see."""
         return self._workspaces.reserved
 
-    async def prepared(
+    async def prepare(
         self, request: StartRequest, parent: runs.RunStart | None = None, own: RecipeVersion | None = None
     ) -> runs.RunStart:
-        """Return the result of `prepare`; changed recipes, and recipes in requests, are read on a thread.
-
-        Raises:
-            errors.RequestInvalid, errors.Unroutable: as `prepare`.
-        """
+        """Return the result of `prepare_now`, or raise its errors; files and long requests are read on a thread."""
         if request.recipe is not None or plain.holds_more([dict(request.args), dict(request.options)], _AT_ONCE):
-            return await asyncio.to_thread(self.prepare, request, parent, own)
+            return await asyncio.to_thread(self.prepare_now, request, parent, own)
         if own is None:
             await self._catalogue.refresh()
             try:
-                own, seeds = self._chosen(request)
+                own, seeds = self._choose(request)
             except errors.ControlRoomError:
-                # The error of a refusal comes from another attempt.
-                return self.prepare(request, parent)
-            if seeds or _is_answered(own.recipe, request.args):
-                return await asyncio.to_thread(self.prepare, request, parent)
-        return self.prepare(request, parent, own)
+                # Flaws that do not depend on the recipe come first.
+                requests.check(request)
+                self._depth(request, parent)
+                raise
+            if seeds or _searches_project(own.recipe, request.args):
+                return await asyncio.to_thread(self.prepare_now, request, parent)
+        return self.prepare_now(request, parent, own)
 
-    def prepare(
+    def prepare_now(
         self, request: StartRequest, parent: runs.RunStart | None = None, own: RecipeVersion | None = None
     ) -> runs.RunStart:
         """Return the start of a run.
@@ -133,12 +131,12 @@ class Starter:
         """Return the start of a run, even if its backends are not ready, and the version that it executes.
 
         Raises:
-            errors.RequestInvalid, errors.Unroutable: as `prepare`.
+            errors.RequestInvalid, errors.Unroutable: as `prepare_now`.
         """
         requests.check(request)
         # Depth first: a chain of runs that start one another must end at its limit, even with other flaws.
         depth = self._depth(request, parent)
-        recipe_version, seeds = (own, {}) if own is not None else self._chosen(request)
+        recipe_version, seeds = (own, {}) if own is not None else self._choose(request)
         # An argument that was given as an option is missing as an argument, too.
         if request.options:
             arguments.check_options(request.options, recipe_version.recipe)
@@ -278,7 +276,7 @@ class Starter:
             concurrency=start.concurrency and start.concurrency.of_fork(),
         )
 
-    async def created(
+    async def create(
         self, start: runs.RunStart, create: Callable[[runs.RunStart], Awaitable[stores.Created]]
     ) -> tuple[runs.RunStart, stores.Created]:
         """Create a run, under another id if a run has its id already, and return its start, too.
@@ -334,7 +332,7 @@ class Starter:
         message = f"{reason}{hint} Or name the recipe in recipe_id."
         return errors.Unroutable(message, detail={"reason": reason, "recipes": recipes})
 
-    def _chosen(self, request: StartRequest) -> tuple[RecipeVersion, Mapping[str, plain.Json]]:
+    def _choose(self, request: StartRequest) -> tuple[RecipeVersion, Mapping[str, plain.Json]]:
         if request.recipe is not None:
             return self._brought(request), {}
         if request.recipe_id is not None:
@@ -391,7 +389,7 @@ class Starter:
         return self._catalogue.dialect(start.dialect).parse(source, start.recipe_id)
 
 
-def _is_answered(recipe: library.Recipe, args: Mapping[str, plain.Json]) -> bool:
+def _searches_project(recipe: library.Recipe, args: Mapping[str, plain.Json]) -> bool:
     """Return whether arguments of a recipe are searched in the files of the project."""
     if recipe.dialect != PROJECT_DIALECT:
         return False

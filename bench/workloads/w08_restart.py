@@ -37,7 +37,7 @@ async def _crowd(project: Path, finished: int, unfinished: int) -> Path:
         # A process that executes none of these runs accepts them, as before a crash.
         async with bootstrap.build(projects.choose(project), bootstrap.OpenMode(), projects.platform()) as application:
             for _ in range(unfinished):
-                await application.store.create(application.starter.prepare(projects.request(projects.GATE)))
+                await application.store.create(application.starter.prepare_now(projects.request(projects.GATE)))
         (project / "unfinished").touch()
     return project
 

@@ -56,7 +56,7 @@ async def accepted(project: Path, count: int) -> list[str]:
     """Accept runs in a process that executes none of them."""
     chosen = settings.load({}, project=project, home=project)
     async with bootstrap.build(chosen) as room:
-        starts = [room.starter.prepare(requests.StartRequest(recipe_id="short")) for _ in range(count)]
+        starts = [room.starter.prepare_now(requests.StartRequest(recipe_id="short")) for _ in range(count)]
         return [(await room.store.create(start)).run_id for start in starts]
 
 

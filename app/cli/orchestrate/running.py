@@ -168,7 +168,9 @@ def examine(client: FolderClient, request: requests.StartRequest, workflow: Work
     Raises:
         errors.RequestInvalid: it could not.
     """
-    client.application.starter.prepare(dataclasses.replace(request, parent_run_id=None), own=workflow.recipe_version())
+    client.application.starter.prepare_now(
+        dataclasses.replace(request, parent_run_id=None), own=workflow.recipe_version()
+    )
 
 
 def request_of(

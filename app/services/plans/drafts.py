@@ -39,7 +39,7 @@ class Drafts:
         drafts = await self._drafts(request.session_id or "") if names else {}
         if not drafts:
             return request
-        start: runs.RunStart = await self._starter.prepared(request)
+        start: runs.RunStart = await self._starter.prepare(request)
         known = {name: start.args[name] for name in names if name in start.args}
         looked_at = {name: _newest(value, drafts) for name, value in known.items()}
         return request if looked_at == known else dataclasses.replace(request, args={**request.args, **looked_at})

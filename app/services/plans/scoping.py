@@ -241,7 +241,7 @@ class Scoper:
     def _prepare(self, plan: plans.Plan, task: plans.Task) -> None:
         request = tasks.run_request(plan, task)
         try:
-            self._starter.prepare(request)
+            self._starter.prepare_now(request)
         except errors.ArgsInvalid:
             if task_outputs.named(task.args):
                 # Readiness is checked after arguments, and arguments from future outputs never fit.
