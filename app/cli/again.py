@@ -50,8 +50,9 @@ async def preview_order(
 ) -> JsonObject:
     """Return what a resume or a fork would do, in this process if no service has the folder."""
     application = folder.application
-    is_served, is_executed = application.explanations.surround(run_id)
-    as_it_was = order == "resume" and not is_served
+    surroundings = application.explanations.surroundings
+    is_executed = bool(surroundings.is_executed(run_id))
+    as_it_was = order == "resume" and surroundings.service() is None
     as_it_was = as_it_was and await application.runs.continues_as_it_was(run_id, request.resume())
     return (
         await application.runs.previews.report(run_id, order, request, as_it_was=as_it_was, is_executed=is_executed)

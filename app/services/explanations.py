@@ -68,7 +68,8 @@ class Explanations:
         self._view = view
         self._clock = clock
         self._masker = masker
-        self._surroundings = surroundings
+        self.surroundings = surroundings
+        """Facts that an explanation needs in addition to runs."""
         self._halting = halting.Halting(store, view, self._waits, engine.obstacle)
 
     async def why(self, run_id: str, scope: access.Scope | None = None) -> Explanation:
@@ -96,10 +97,6 @@ class Explanations:
         halts = [each for each in await self._halting.runs(run_id) if await self._is_within(each, scope)]
         sentence = _sentence(run_id, shown)
         return Explanation(run_id=run_id, status=first.status, sentence=sentence, chain=shown, halted_at=tuple(halts))
-
-    def surround(self, run_id: str) -> tuple[bool, bool]:
-        """Return whether a service has the data directory, and whether a process is seen to execute a run."""
-        return self._surroundings.service() is not None, bool(self._surroundings.is_executed(run_id))
 
     async def _is_within(self, run_id: str, scope: access.Scope | None) -> bool:
         if scope is None:
@@ -243,19 +240,19 @@ class Explanations:
             return [_cause(run_id, "not_executed", text, None, act=act)]
         if self._engine.elsewhere:
             return []
-        service = self._surroundings.service()
+        service = self.surroundings.service()
         if view.start.owner != "service":
-            if is_executed := self._surroundings.is_executed(run_id):
+            if is_executed := self.surroundings.is_executed(run_id):
                 return []
             text = "Nothing executes it: the command that did has ended"
             if is_executed is None:
                 text = "A command of the command line executes it; if that has ended, nothing does"
-        elif service is None and self._surroundings.is_owned is not None and await self._surroundings.is_owned():
+        elif service is None and self.surroundings.is_owned is not None and await self.surroundings.is_owned():
             if view.status is not states.RunState.PENDING:
                 return []
             text = "It waits for processes on other machines; --server with the address of their service says more"
             return [_cause(run_id, "queued", text, view.updated_at)]
-        elif service is None and self._surroundings.has_workers():
+        elif service is None and self.surroundings.has_workers():
             text = "Workers on Temporal execute it, and no service runs, which would accept orders"
             return [_cause(run_id, "queued", text, view.updated_at, act=f"{_SERVE} --engine temporal")]
         elif service is None:
@@ -278,7 +275,7 @@ class Explanations:
             # Together, since neither gets an answer while the server of the workers is away.
             times, lacks = await asyncio.gather(remote.last_outputs(run_id), remote.missing_capabilities(run_id, asked))
         waits = [dataclasses.replace(wait, output_at=times.get(wait.key, wait.output_at)) for wait in open_waits]
-        now, stalled_after = self._clock.now(), self._surroundings.stalled_after_seconds
+        now, stalled_after = self._clock.now(), self.surroundings.stalled_after_seconds
         by_journal = not self._engine.elsewhere and self._engine.view(run_id) is None
         found = step_causes.causes(run_id, waits, now, stalled_after, lacks, by_journal=by_journal)
         # A step that no process performs is not at work, even if its line shows it.
@@ -287,7 +284,7 @@ class Explanations:
         first = found[0]
         if first.kind == "between_steps" and (place := self._engine.queue_place(run_id)) is not None and place.place:
             found[0] = dataclasses.replace(self._place(run_id, first.since), key=first.key)
-        if first.kind in ("agent", "agent_silent") and (pids := self._surroundings.pids(run_id)):
+        if first.kind in ("agent", "agent_silent") and (pids := self.surroundings.pids(run_id)):
             found[0] = dataclasses.replace(first, text=f"{first.text} (pid {', '.join(map(str, pids))})")
         if first.kind in ("agent", "agent_silent", "step") and view.placed is not None and view.placed.host:
             found[0] = dataclasses.replace(first, text=f"{first.text}; the run is placed on {view.placed.host}")
