@@ -73,7 +73,7 @@ class PlanPerformers:
 
     async def look(self, call: ports.Call) -> plain.Json:
         """Return the next input of a plan if there is one now."""
-        return await self.inputs.look(call)
+        return await self.inputs.input_now(call)
 
 
 def planning_of(

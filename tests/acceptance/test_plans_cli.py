@@ -385,16 +385,16 @@ def test_a_planner_fault_ends_the_following_command(
     session = made(tmp_path, place)
     plan("approve", session, *place)
 
-    looks = plan_inputs.PlanInputs._look
+    observe = plan_inputs.PlanInputs._observe
 
     async def broken(held: plan_inputs.PlanInputs, plan: plans.Plan, waiting: Any) -> Any:
         # An earlier fault could come before the order to start the plan.
         if plan.status is plans.PlanState.RUNNING:
             raise ZeroDivisionError("seven by nothing")
-        return await looks(held, plan, waiting)
+        return await observe(held, plan, waiting)
 
     with monkeypatch.context() as patched:
-        patched.setattr(plan_inputs.PlanInputs, "_look", broken)
+        patched.setattr(plan_inputs.PlanInputs, "_observe", broken)
         told = plan("start", session, *place, code=1).stderr
 
     assert "planner_broken" in told

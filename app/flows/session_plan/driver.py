@@ -14,6 +14,7 @@ from app.domain import (
     library,
     operations,
     plain,
+    plan_events,
     plan_files,
     plan_operations,
     plans,
@@ -25,7 +26,6 @@ from app.domain import (
 )
 from app.engine import ports
 from app.flows.session_plan import merging, rules, transitions
-from app.flows.session_plan.rules import RunFact
 
 NAME = "session_plan"  # Name of the driver, of its only recipe, and of the inputs of a plan.
 MOST_INPUTS = 500  # Inputs after which a plan continues in a new journal.
@@ -80,33 +80,34 @@ class _Course:
         """Wait for an input and carry it out; return why the run is over, if it is."""
         on_file = sha256(self.on_file)
         self._earlier[on_file] = None
-        shown: dict[str, plain.Json] = {"plan": self.plan.to_json(), "on_file": on_file, "last": last}
-        if self._is_stale:
-            shown["stale"] = True
+        earlier = None
         if last and self._passes_earlier:
             # The next journal begins with the plan alone, and needs the earlier contents of the file.
-            shown["earlier"] = [each for each in self._earlier if each is not None][-MOST_EARLIER:]
-        record = await self._ctx.perform(f"input#{number}", operations.Input(name=NAME, shown=shown))
-        value, known = (await self._output(record))["value"], self.plan
-        if value["kind"] != "file":
+            earlier = tuple([each for each in self._earlier if each is not None][-MOST_EARLIER:])
+        shown = plan_events.Shown(
+            plan=self.plan, on_file=on_file, is_last=last, is_stale=self._is_stale, earlier=earlier
+        )
+        record = await self._ctx.perform(f"input#{number}", operations.Input(name=NAME, shown=shown.to_json()))
+        event, known = plan_events.from_json((await self._output(record))["value"]), self.plan
+        if not isinstance(event, plan_events.FileEdited):
             # The file is written before the next input is taken.
             self.on_file, self._is_stale = self.plan, False
-        match value["kind"]:
-            case "change":
-                self.plan = plan_files.from_json(value["plan"])
-            case "file":
-                self._adopt_file(plan_files.from_json(value["plan"]), value)
-            case "look":
-                await self._look(value, number, record.completed_at)
+        match event:
+            case plan_events.Changed():
+                self.plan = event.plan
+            case plan_events.FileEdited():
+                self._adopt_file(event)
+            case plan_events.Observed():
+                await self._observe(event, number, record.completed_at)
                 self.plan = rules.renewed(known, self.plan, record.completed_at)
-            case "delete":
+            case plan_events.Deleted():
                 return await self._remove(number)
-            case "continue":
+            case plan_events.Continued():
                 return "continued"
         return None
 
-    def _adopt_file(self, theirs: plans.Plan, value: Mapping[str, Any]) -> None:
-        at_start: bool | None = value.get("at_start")
+    def _adopt_file(self, event: plan_events.FileEdited) -> None:
+        at_start, theirs = event.at_start, event.plan
         self._earlier[sha256(self.plan)] = None
         # A power cut can undo replacements of the file, and an editor can save an outdated version. A person who undoes
         # their own edit writes an earlier version, too; but at a start, a power cut may have undone that edit.
@@ -115,8 +116,7 @@ class _Course:
         if self._is_stale:
             self.on_file = theirs
             return
-        # Journals of earlier services do not say that an edit cannot end the plan, and replay as they were.
-        self._merge(theirs, value.get("seen_at"), may_end=value.get("ends", True))
+        self._merge(theirs, event.seen_at, may_end=event.may_end)
         as_written = dataclasses.replace(self.plan, revision=theirs.revision, updated_at=theirs.updated_at)
         self._by_person = self.plan if as_written == theirs else None
 
@@ -136,31 +136,31 @@ class _Course:
             self.plan = dataclasses.replace(self.plan, revision=newest + 1, updated_at=seen_at)
 
     async def _remove(self, number: int) -> str:
-        shown = {"plan": self.plan.to_json(), "on_file": sha256(self.on_file), "removed": True}
-        await self._ctx.perform(f"removal#{number}", operations.Input(name=NAME, shown=shown))
+        shown = plan_events.Shown(plan=self.plan, on_file=sha256(self.on_file), is_removal=True)
+        await self._ctx.perform(f"removal#{number}", operations.Input(name=NAME, shown=shown.to_json()))
         return "deleted"
 
     # -- observed runs, and what follows from them
 
-    async def _look(self, value: Mapping[str, Any], number: int, at: str) -> None:
-        facts = {run_id: _fact(each) for run_id, each in value["facts"].items()}
+    async def _observe(self, event: plan_events.Observed, number: int, at: str) -> None:
+        facts = event.facts
         self.plan = rules.reconciled(self.plan, facts)
         for task in rules.to_check(self.plan, facts):
             await self._check(task, number)
         # Read verdicts before new tasks begin: a verdict may let the next task begin.
         for task, review in rules.reviewed(self.plan, facts):
             await self._read_review(task, review, number)
-        for task in rules.to_review(self.plan, facts) if value["limit"] > 0 else ():
+        for task in rules.to_review(self.plan, facts) if event.limit > 0 else ():
             await self._start_review(task, number)
-        for task in plan_files.from_json(value["scoped"]).tasks if value.get("scoped") else ():
+        for task in event.scoped.tasks if event.scoped is not None else ():
             if (known := self.plan.task(task.id)) is not None and not known.begun:
                 # A task that has begun keeps its arguments.
                 self.plan = self.plan.with_task(dataclasses.replace(task, deps=known.deps))
         self.plan = rules.reconciled(self.plan, {})
         if not self.plan.tasks:
-            await self._hear_chief(facts, value["limit"] > 0, number, at)
-        elif value["limit"] > 0:
-            await self._begin(value["limit"], value.get("attempts", {}), at)
+            await self._hear_chief(facts, event.limit > 0, number, at)
+        elif event.limit > 0:
+            await self._begin(event.limit, event.attempts or {}, at)
 
     async def _check(self, task: plans.Task, number: int) -> None:
         asked = plan_operations.CheckTask(run_id=task.run_id or "", checks=task.checks)
@@ -208,11 +208,11 @@ class _Course:
         why = {**error, "code": rules.REVIEW_FAILED, "detail": {"code": error["code"], "run_id": known.run_id}}
         self.plan = transitions.reviewed(self.plan, task.id, failed, why, at)
 
-    async def _begin(self, limit: int, attempts: Mapping[str, int], at: str) -> None:
+    async def _begin(self, limit: int, attempts: Mapping[int, int], at: str) -> None:
         unbegun = rules.unbegun(self.plan)
         for task in rules.startable(self.plan, limit):
-            # Its run is made at the next look, when the file shows that the task begins.
-            above = max(self._attempts.get(task.id, 0), attempts.get(str(task.id), 0))
+            # Its run is made at the next observation, when the file shows that the task begins.
+            above = max(self._attempts.get(task.id, 0), attempts.get(task.id, 0))
             self.plan = transitions.begun(self.plan, task.id, at, above=above)
             # Stored beside the plan: a task that a person removes and writes anew must not find its old run.
             self._attempts[task.id] = rules.the_task(self.plan, task.id).attempt
@@ -252,14 +252,14 @@ class _Course:
 
     # -- the chief
 
-    async def _hear_chief(self, facts: Mapping[str, RunFact], begins: bool, number: int, at: str) -> None:
+    async def _hear_chief(self, facts: Mapping[str, plan_events.RunFact], begins: bool, number: int, at: str) -> None:
         run_id = self.plan.chief_run_id
         if self.plan.awaits_chief and run_id is None:
             if begins:
                 await self._ask_chief(number)
             return
         fact = facts.get(run_id or "")
-        # Without a fact, the chief's run has not been observed yet; the next look will have one.
+        # Without a fact, the chief's run has not been observed yet; the next observation will have one.
         if fact is None or not (self.plan.awaits_chief or self.plan.status is plans.PlanState.FAILED):
             return
         if not self.plan.awaits_chief:
@@ -306,17 +306,6 @@ def _frame(plan: plans.Plan, *tasks: plans.Task) -> dict[str, plain.Json]:
     return dataclasses.replace(plan, tasks=alone, reviewer=None, proposals=()).to_json()
 
 
-def _fact(value: Mapping[str, Any]) -> RunFact:
-    status = value["status"]
-    return RunFact(
-        status=None if status is None else states.RunState(status),
-        error=value["error"],
-        ended_at=value["ended_at"],
-        partial=value.get("partial", False),
-        gate_id=value.get("gate_id"),
-    )
-
-
 def _error(record: records.Record) -> Mapping[str, plain.Json]:
     assert record.error is not None
     return {**record.error.to_json(), "key": None}
@@ -329,7 +318,7 @@ def _not_met(task: plans.Task, review: task_reviews.Review) -> Mapping[str, plai
     return errors.RunFailed(message, code=rules.NOT_MET, detail=detail).to_json()
 
 
-def _why(run_id: str, fact: RunFact) -> Mapping[str, plain.Json]:
+def _why(run_id: str, fact: plan_events.RunFact) -> Mapping[str, plain.Json]:
     if fact.error is not None:
         return fact.error
     outcome = "was deleted" if fact.status is None else f"is {fact.status}"

@@ -18,11 +18,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from app import errors
-from app.domain import plain, plans, states, task_outputs, task_reviews
+from app.domain import plain, plan_events, plans, states, task_outputs, task_reviews
 
 RUN_DELETED = "run_deleted"  # Code of a task whose run was deleted before its end.
 DOD_FAILED = "task_dod_failed"  # Code of a task whose run is done but fails the task's own checks.
@@ -38,18 +37,7 @@ OUTPUT_MISSING = "task_output_missing"
 T = TypeVar("T", plans.Plan, plans.Task, task_reviews.Review)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFact:
-    """Facts about the run of a task that its plan needs."""
-
-    status: states.RunState | None  # State of the run; None: it was deleted.
-    error: Mapping[str, plain.Json] | None = None  # Error of a failed run: `{code, message, key, detail}`.
-    ended_at: str | None = None  # Time of its end.
-    partial: bool = False  # Whether it is only partly done.
-    gate_id: str | None = None  # Gate at which it asks a person; only for runs of reviews.
-
-
-def reconciled(plan: plans.Plan, runs: Mapping[str, RunFact]) -> plans.Plan:
+def reconciled(plan: plans.Plan, runs: Mapping[str, plan_events.RunFact]) -> plans.Plan:
     """Return a plan with every status, including its own, computed from its fields and its runs.
 
     Revision and times do not change; `renewed` counts a change.
@@ -113,18 +101,18 @@ def unbegun(plan: plans.Plan) -> list[plans.Task]:
     return [task for task in plan.tasks if task.status is plans.TaskState.RUNNING and task.run_id is None]
 
 
-def to_check(plan: plans.Plan, runs: Mapping[str, RunFact]) -> list[plans.Task]:
+def to_check(plan: plans.Plan, runs: Mapping[str, plan_events.RunFact]) -> list[plans.Task]:
     """Return the tasks whose run is done, but not yet checked by the tasks' own checks."""
     running = (task for task in plan.tasks if task.checks and task.status is plans.TaskState.RUNNING)
     return [task for task in running if _is_done(runs, task.run_id)]
 
 
-def to_review(plan: plans.Plan, runs: Mapping[str, RunFact]) -> list[plans.Task]:
+def to_review(plan: plans.Plan, runs: Mapping[str, plan_events.RunFact]) -> list[plans.Task]:
     """Return the tasks whose run is done, but whose review has not started."""
     return [task for task in plan.tasks if _awaits_review(plan, task) and _is_done(runs, task.run_id)]
 
 
-def reviewed(plan: plans.Plan, runs: Mapping[str, RunFact]) -> list[tuple[plans.Task, task_reviews.Review]]:
+def reviewed(plan: plans.Plan, runs: Mapping[str, plan_events.RunFact]) -> list[tuple[plans.Task, task_reviews.Review]]:
     """Return the tasks whose review has ended, but whose verdict has not been read."""
     running = ((task, task.review) for task in plan.tasks if task.status is plans.TaskState.RUNNING)
     found = [(task, review) for task, review in running if review is not None and is_under_way(review)]
@@ -141,7 +129,7 @@ def _awaits_review(plan: plans.Plan, task: plans.Task) -> bool:
     return task.status is plans.TaskState.RUNNING and awaits and plan.reviews(task)
 
 
-def _is_done(runs: Mapping[str, RunFact], run_id: str | None) -> bool:
+def _is_done(runs: Mapping[str, plan_events.RunFact], run_id: str | None) -> bool:
     fact = runs.get(run_id or "")
     return fact is not None and fact.status is states.RunState.DONE
 
@@ -220,7 +208,7 @@ _LIVING = frozenset({plans.TaskState.RUNNING, plans.TaskState.PENDING, plans.Tas
 _OVER = frozenset({plans.TaskState.DONE, plans.TaskState.FAILED})
 
 
-def _with_outcome(task: plans.Task, runs: Mapping[str, RunFact], *, is_reviewed: bool) -> plans.Task:
+def _with_outcome(task: plans.Task, runs: Mapping[str, plan_events.RunFact], *, is_reviewed: bool) -> plans.Task:
     """Return a task with the state of its run; a task without a run, or without a fact about it, is unchanged."""
     if task.status is plans.TaskState.DONE or task.run_id is None:
         return task
@@ -241,7 +229,7 @@ def _with_outcome(task: plans.Task, runs: Mapping[str, RunFact], *, is_reviewed:
     return _replaced(task, status=plans.TaskState.FAILED, error=why, ended_at=fact.ended_at, partial=False)
 
 
-def _with_done_run(task: plans.Task, fact: RunFact, *, is_checked: bool) -> plans.Task:
+def _with_done_run(task: plans.Task, fact: plan_events.RunFact, *, is_checked: bool) -> plans.Task:
     code = (task.error or {}).get("code") if task.status is plans.TaskState.FAILED else None
     if code in (NOT_MET, REVIEW_FAILED) or (is_checked and code == DOD_FAILED):
         # Only a retry checks or reviews again.
@@ -252,7 +240,7 @@ def _with_done_run(task: plans.Task, fact: RunFact, *, is_checked: bool) -> plan
     return _replaced(known, status=plans.TaskState.DONE, ended_at=fact.ended_at, review=None)
 
 
-def _with_review(task: plans.Task, review: task_reviews.Review, runs: Mapping[str, RunFact]) -> plans.Task:
+def _with_review(task: plans.Task, review: task_reviews.Review, runs: Mapping[str, plan_events.RunFact]) -> plans.Task:
     fact = runs.get(review.run_id or "")
     if fact is None or (fact.status is None and task.status is plans.TaskState.FAILED):
         return task
@@ -269,7 +257,7 @@ def _with_review(task: plans.Task, review: task_reviews.Review, runs: Mapping[st
     return _replaced(task, status=plans.TaskState.RUNNING, error=None, ended_at=None, review=under_way)
 
 
-def _why_unreviewed(run_id: str, fact: RunFact) -> Mapping[str, plain.Json]:
+def _why_unreviewed(run_id: str, fact: plan_events.RunFact) -> Mapping[str, plain.Json]:
     outcome = "was deleted" if fact.status is None else f"is {fact.status}"
     reason = f": {fact.error['message']}" if fact.error is not None else ""
     message = f"its review {run_id} {outcome}{reason}; retry the task to have it reviewed again"
@@ -292,7 +280,7 @@ def _is_ready(task: plans.Task, done: Container[int]) -> bool:
     return task.forced or all(dep in done for dep in task.deps)
 
 
-def _why(run_id: str, fact: RunFact) -> Mapping[str, plain.Json]:
+def _why(run_id: str, fact: plan_events.RunFact) -> Mapping[str, plain.Json]:
     if fact.status is None:
         return errors.ControlRoomError(f"its run {run_id} was deleted", code=RUN_DELETED).to_json()
     message = f"its run {run_id} is {fact.status}"

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from app import errors
-from app.domain import operations, plain, plans, states, views
+from app.domain import operations, plan_events, plans, states, views
 from app.domain.gates import OpenGate
 from app.engine import dry_replay, ports, run_engine, stores
 from app.flows.session_plan import rules
@@ -18,7 +18,7 @@ from app.services.plans.scoping import Scoper, has_open_checks, is_unscoped
 from app.services.requests import ResumeRequest
 from app.services.runs import Runs
 
-_DELETED = rules.RunFact(status=None)
+_DELETED = plan_events.RunFact(status=None)
 _RESTING = frozenset({states.RunState.PAUSED, states.RunState.WAITING})
 _UNFINISHED = frozenset({states.RunState.PENDING, states.RunState.RUNNING, states.RunState.WAITING})
 
@@ -42,14 +42,14 @@ class Facts:
         self._engine = engine
 
     async def of(
-        self, plan: plans.Plan, endings: Mapping[str, rules.RunFact] | None = None
-    ) -> dict[str, rules.RunFact]:
+        self, plan: plans.Plan, endings: Mapping[str, plan_events.RunFact] | None = None
+    ) -> dict[str, plan_events.RunFact]:
         """Return the known states of the runs that can still change a plan.
 
         Args:
             endings: Endings announced by the engine; a row may lag behind them.
         """
-        found: dict[str, rules.RunFact] = {}
+        found: dict[str, plan_events.RunFact] = {}
         endings = endings or {}
         for task in plan.tasks:
             if task.run_id is None or task.status is plans.TaskState.DONE:
@@ -60,7 +60,7 @@ class Facts:
                 found[run_id] = await self.of_review(run_id, endings.get(run_id))
         return found
 
-    async def of_review(self, run_id: str, ending: rules.RunFact | None = None) -> rules.RunFact:
+    async def of_review(self, run_id: str, ending: plan_events.RunFact | None = None) -> plan_events.RunFact:
         """Return the state of a review's run, with the gate that it waits at."""
         fact = await self.of_run(run_id, ending=ending)
         gates = await self._gates(run_id) if fact.status is states.RunState.WAITING else ()
@@ -73,13 +73,13 @@ class Facts:
         driver = self._drivers.get(loaded.start.dialect)
         return await dry_replay.asked(loaded, driver, partial(self._store.read_blob, run_id)) if driver else ()
 
-    async def review_differs(self, run_id: str, known: rules.RunFact) -> None:
+    async def review_differs(self, run_id: str, known: plan_events.RunFact) -> None:
         """Wait until the state of a review's run differs, or cannot be read."""
         await self._differs(run_id, lambda: self.of_review(run_id), known)
 
     async def of_run(
-        self, run_id: str, task: plans.Task | None = None, ending: rules.RunFact | None = None
-    ) -> rules.RunFact:
+        self, run_id: str, task: plans.Task | None = None, ending: plan_events.RunFact | None = None
+    ) -> plan_events.RunFact:
         """Return the state of a run.
 
         Args:
@@ -92,11 +92,11 @@ class Facts:
             # After a power cut the engine reopens ended runs; that is not a resume.
             view = None
         if standing is not None:
-            return rules.RunFact(status=standing.status)
+            return plan_events.RunFact(status=standing.status)
         if view is not None:
             if view.status.finished and not self._engine.elsewhere:
                 # Lists show the ending of a run last, and no plan may be ahead of them.
-                return rules.RunFact(status=states.RunState.RUNNING)
+                return plan_events.RunFact(status=states.RunState.RUNNING)
             return await self._seen(run_id)
         if ending is not None:
             return ending
@@ -106,12 +106,12 @@ class Facts:
             return _DELETED
         status = states.RunState(row.status)
         if not status.finished:
-            return rules.RunFact(status=status)
+            return plan_events.RunFact(status=status)
         if status is states.RunState.DONE:
             partial = task is not None and await self._is_partial(run_id, task)
-            return rules.RunFact(status=status, ended_at=row.completed_at, partial=partial)
+            return plan_events.RunFact(status=status, ended_at=row.completed_at, partial=partial)
         if task is not None and task.status is plans.TaskState.FAILED and task.ended_at == row.completed_at:
-            return rules.RunFact(status=status, error=task.error, ended_at=task.ended_at)
+            return plan_events.RunFact(status=status, error=task.error, ended_at=task.ended_at)
         return await self._seen(run_id)
 
     async def _is_partial(self, run_id: str, task: plans.Task) -> bool:
@@ -136,15 +136,15 @@ class Facts:
                 plan = plan.with_task(await asyncio.to_thread(self._scoper.checked, task))
         return plan
 
-    async def attempts(self, plan: plans.Plan) -> dict[str, plain.Json]:
+    async def attempts(self, plan: plans.Plan) -> dict[int, int]:
         """Return the highest attempts of earlier tasks that had the same numbers as tasks that have never begun."""
-        found: dict[str, plain.Json] = {}
+        found: dict[int, int] = {}
         for task in plan.tasks:
             attempt = 0
             while task.attempt == 0 and await self._has_run(tasks.task_key(plan.session_id, task.id, attempt + 1)):
                 attempt += 1
             if attempt:
-                found[str(task.id)] = attempt
+                found[task.id] = attempt
         return found
 
     async def _has_run(self, key: str) -> bool:
@@ -169,7 +169,7 @@ class Facts:
             return False
         return True
 
-    async def ending(self, run_id: str) -> rules.RunFact:
+    async def ending(self, run_id: str) -> plan_events.RunFact:
         """Wait until a run has ended, and return its ending.
 
         Raises:
@@ -181,7 +181,7 @@ class Facts:
         except errors.NotFound:
             return _DELETED
         except errors.JournalCorrupt as error:
-            return rules.RunFact(status=states.RunState.FAILED, error=error.to_json())
+            return plan_events.RunFact(status=states.RunState.FAILED, error=error.to_json())
         return await self._seen(run_id)
 
     async def queue_if_left(self, run_id: str) -> None:
@@ -233,16 +233,16 @@ class Facts:
         """Return a number that differs after each change of a run."""
         return self._engine.change_number(run_id)
 
-    async def _seen(self, run_id: str) -> rules.RunFact:
+    async def _seen(self, run_id: str) -> plan_events.RunFact:
         try:
             view = await self._runs.reader.view(run_id)
         except errors.NotFound:
             return _DELETED
         except errors.ControlRoomError as error:
             # Its journal is damaged, or its folder does not have the declared form.
-            return rules.RunFact(status=states.RunState.FAILED, error=error.to_json())
+            return plan_events.RunFact(status=states.RunState.FAILED, error=error.to_json())
         failed = view.status is states.RunState.FAILED
-        return rules.RunFact(
+        return plan_events.RunFact(
             status=view.status,
             error=view.error if failed else None,
             ended_at=view.completed_at if view.status.finished else None,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app import clock, errors
-from app.domain import plain, plan_files, plans, states
+from app.domain import operations, plain, plan_events, plans, states
 from app.engine import aio, ports, run_engine
 from app.flows.session_plan import driver, rules
 from app.services.plans.facts import Facts
@@ -43,9 +43,9 @@ class Waiting:
     open: OpenPlan | None = None  # The plan, once its file contains it.
     bell: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the file and the runs are to be read again."""
-    endings: dict[str, asyncio.Task[rules.RunFact]] = field(default_factory=dict)
+    endings: dict[str, asyncio.Task[plan_events.RunFact]] = field(default_factory=dict)
     """Runs whose endings are awaited."""
-    heard: dict[str, rules.RunFact] = field(default_factory=dict)  # Endings that have arrived meanwhile.
+    heard: dict[str, plan_events.RunFact] = field(default_factory=dict)  # Endings that have arrived meanwhile.
     rests: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     """Runs that are watched for coming to rest, because tasks lack capacity."""
     reviews: list[asyncio.Task[None]] = field(default_factory=list)
@@ -112,8 +112,8 @@ class PlanInputs:
 
     async def wait(self, call: ports.Call) -> plain.Json:
         """Write a plan's file, and return the next input from the file or from a run of the plan."""
-        shown: Any = getattr(call.operation, "shown", None)
-        plan = plan_files.from_json(shown["plan"])
+        shown = _shown(call)
+        plan = shown.plan
         waiting = self.waiting[plan.session_id] = Waiting(key=call.key)
         pause: float | None = None
         try:
@@ -121,19 +121,19 @@ class PlanInputs:
                 # Cleared before the check, so that a change during it causes another one.
                 waiting.bell.clear()
                 try:
-                    value = await self._next(plan, shown, waiting)
+                    event = await self._next(shown, waiting)
                     pause = waiting.fault = None
                 except (errors.Conflict, errors.WriteFailed, errors.Unavailable, errors.StorageFault) as error:
                     pause = self.hindered(plan.session_id, error, pause)
-                    waiting.fault, value = error, None
+                    waiting.fault, event = error, None
                     self._repository.notify(plan.session_id)
                 except errors.InterruptionFault:
                     raise
                 except Exception as error:  # noqa: BLE001 - a fault in one plan must not stop the others
                     self.note_broken(plan.session_id, error)
-                    value, pause = None, None
-                if value is not None:
-                    return value
+                    event, pause = None, None
+                if event is not None:
+                    return event.to_json()
                 if not self.stopped.is_set():
                     await self._rest(waiting, pause)
                 if self.stopped.is_set():
@@ -145,30 +145,31 @@ class PlanInputs:
             if self.waiting.get(plan.session_id) is waiting:
                 del self.waiting[plan.session_id]
 
-    async def look(self, call: ports.Call) -> plain.Json:
+    async def input_now(self, call: ports.Call) -> plain.Json:
         """Write a plan's file, and return the input that the file or a run of the plan gives now, if any."""
-        shown: Any = getattr(call.operation, "shown", None)
-        plan = plan_files.from_json(shown["plan"])
-        self.begins.add(plan.session_id)
+        shown = _shown(call)
+        self.begins.add(shown.plan.session_id)
         try:
-            return await self._next(plan, shown, Waiting(key=call.key, watches=False))
+            event = await self._next(shown, Waiting(key=call.key, watches=False))
+            return None if event is None else event.to_json()
         except errors.Conflict as conflict:
             # A file that changes meanwhile, or that a person has to repair, is read again later.
-            self.hindered(plan.session_id, conflict, None)
+            self.hindered(shown.plan.session_id, conflict, None)
             return None
         except (errors.WriteFailed, errors.Unavailable) as error:
             raise errors.StorageFault(error.message, detail=error.detail) from error
 
-    async def _next(self, plan: plans.Plan, shown: Any, waiting: Waiting) -> dict[str, plain.Json] | None:
-        if shown.get("removed"):
+    async def _next(self, shown: plan_events.Shown, waiting: Waiting) -> plan_events.PlanEvent | None:
+        plan = shown.plan
+        if shown.is_removal:
             await self._repository.remove(plan.session_id)
             self._agreed.discard(plan.session_id)
-            return {"kind": "removed"}
+            return plan_events.Removed()
         found = await self._repository.find(plan.session_id)
         if found is None and await self._repository.was_removed(plan.session_id):
             # Removed by an order that no longer found a file.
-            return {"kind": "delete"}
-        edit = await self._published(plan, shown, found)
+            return plan_events.Deleted()
+        edit = await self._published(shown, found)
         if edit is not None:
             # Once this process has seen the file agree with the journal, a difference is a person's edit.
             at_start = plan.session_id not in self._agreed
@@ -181,23 +182,21 @@ class PlanInputs:
                     plan.revision,
                     extra={"session_id": plan.session_id},
                 )
-            seen_at = self._repository.now()
-            return {
-                "kind": "file", "plan": edit.to_json(), "at_start": at_start, "seen_at": seen_at, "ends": False
-            }  # fmt: skip
+            return plan_events.FileEdited(plan=edit, at_start=at_start, seen_at=self._repository.now())
         if await self._repository.find(plan.session_id) is None:
             waiting.open = None
             self._repository.notify(plan.session_id)
             return None
         self._agreed.add(plan.session_id)
         self._note_own(plan)
-        if shown["last"]:
+        if shown.is_last:
             self.notify_full(plan.session_id)
+            if shown.earlier is None:
+                return plan_events.Continued()
             # A person may edit the file before the next run has begun.
-            passed = {name: shown[name] for name in ("plan", "earlier")} if "earlier" in shown else {}
-            return {"kind": "continue", **passed}
+            return plan_events.Continued(plan=plan, earlier=shown.earlier)
         self._show(waiting, plan)
-        return await self._look(plan, waiting)
+        return await self._observe(plan, waiting)
 
     def _note_own(self, plan: plans.Plan) -> None:
         self._on_file[plan.session_id] = plan
@@ -210,22 +209,23 @@ class PlanInputs:
         own = self._on_file.get(plan.session_id)
         return own is plan or own == plan
 
-    async def _published(self, plan: plans.Plan, shown: Any, found: plans.Plan | None) -> plans.Plan | None:
+    async def _published(self, shown: plan_events.Shown, found: plans.Plan | None) -> plans.Plan | None:
         """Write the plan's file; return its content if a person has changed it."""
+        plan = shown.plan
         if found is None:
-            if shown["on_file"] is None and not await self._repository.was_lost(plan.session_id):
+            if shown.on_file is None and not await self._repository.was_lost(plan.session_id):
                 await self._repository.make(plan)
                 self._note_own(plan)
             return None
         if found == plan:
             return None
         # The journal has the hash of this service's last write: content with another hash is a person's edit.
-        if driver.sha256(found) != shown["on_file"]:
+        if driver.sha256(found) != shown.on_file:
             return found
         await self._repository.write(found, plan)
         # Before a reader that the write woke can take the new content for an edit.
         self._note_own(plan)
-        if shown.get("stale"):
+        if shown.is_stale:
             _log.warning(
                 "plan.json of %s held an earlier version of the plan (revision %s) and was written again (revision %s)",
                 plan.session_id,
@@ -235,7 +235,7 @@ class PlanInputs:
             )
         return None
 
-    async def _look(self, plan: plans.Plan, waiting: Waiting) -> dict[str, plain.Json] | None:
+    async def _observe(self, plan: plans.Plan, waiting: Waiting) -> plan_events.Observed | None:
         begins = self._begins(plan) and not self._engine.status().stopping and not self.stopped.is_set()
         facts = await self._seen(plan, waiting)
         # Runs that a former service has left continue only in a process that may start their tasks.
@@ -254,18 +254,16 @@ class PlanInputs:
             if waiting.watches:
                 self._watch(plan, waiting, facts)
             return None
-        seen: dict[str, plain.Json] = {each: _fact_json(facts[each]) for each in facts}
-        value: dict[str, plain.Json] = {"kind": "look", "facts": seen, "limit": limit}
-        value["scoped"] = scoped.to_json() if unscoped else None
+        attempts = None
         if begins and await self._repository.was_removed(plan.session_id):
             # A plan that was deleted and written again must not find the runs of the deleted one.
-            value["attempts"] = await self._facts.attempts(reconciled)
-        return value
+            attempts = await self._facts.attempts(reconciled)
+        return plan_events.Observed(facts=facts, limit=limit, scoped=scoped if unscoped else None, attempts=attempts)
 
     def _begins(self, plan: plans.Plan) -> bool:
         return self.begins_all or plan.session_id in self.begins
 
-    async def _seen(self, plan: plans.Plan, waiting: Waiting) -> dict[str, rules.RunFact]:
+    async def _seen(self, plan: plans.Plan, waiting: Waiting) -> dict[str, plan_events.RunFact]:
         for run_id, ending in [each for each in waiting.endings.items() if each[1].done()]:
             # An ending that could not be read is awaited again.
             del waiting.endings[run_id]
@@ -279,7 +277,7 @@ class PlanInputs:
             facts[plan.chief_run_id] = await self._facts.of_run(plan.chief_run_id, ending=known)
         return facts
 
-    def _watch(self, plan: plans.Plan, waiting: Waiting, facts: Mapping[str, rules.RunFact]) -> None:
+    def _watch(self, plan: plans.Plan, waiting: Waiting, facts: Mapping[str, plan_events.RunFact]) -> None:
         for run_id in running(plan):
             if run_id not in waiting.endings:
                 waiting.endings[run_id] = asyncio.create_task(self._facts.ending(run_id), name=f"watch {run_id}")
@@ -341,6 +339,11 @@ class PlanInputs:
         self._repository.notify(plan.session_id)
 
 
+def _shown(call: ports.Call) -> plan_events.Shown:
+    assert isinstance(call.operation, operations.Input)
+    return plan_events.Shown.from_json(call.operation.shown)
+
+
 def running(plan: plans.Plan) -> list[str]:
     """Return the unfinished runs that a plan waits for."""
     of_tasks = [task.deciding_run_id for task in plan.tasks if task.status is plans.TaskState.RUNNING]
@@ -355,7 +358,7 @@ def _reviews(plan: plans.Plan) -> list[str]:
     return [review.run_id or "" for review in begun if rules.is_under_way(review)]
 
 
-def _asks_chief(plan: plans.Plan, facts: dict[str, rules.RunFact], begins: bool) -> bool:
+def _asks_chief(plan: plans.Plan, facts: dict[str, plan_events.RunFact], begins: bool) -> bool:
     if plan.tasks:
         return False
     if plan.chief_run_id is None:
@@ -371,13 +374,6 @@ def _asks_chief(plan: plans.Plan, facts: dict[str, rules.RunFact], begins: bool)
 def _lacks_room(plan: plans.Plan) -> bool:
     is_running = plan.status is plans.PlanState.RUNNING
     return is_running and any(task.status is plans.TaskState.PENDING for task in plan.tasks)
-
-
-def _fact_json(fact: rules.RunFact) -> dict[str, plain.Json]:
-    status = None if fact.status is None else fact.status.value
-    known: dict[str, plain.Json] = {"status": status, "error": plain.plain(fact.error), "ended_at": fact.ended_at}
-    known |= {"partial": True} if fact.partial else {}
-    return known | ({} if fact.gate_id is None else {"gate_id": fact.gate_id})
 
 
 async def _given_up(waiting: Waiting) -> None:

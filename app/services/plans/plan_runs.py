@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from app import clock, errors
-from app.domain import inputs, plain, plan_files, plans, runs, states
+from app.domain import inputs, operations, plain, plan_events, plans, runs, states
 from app.engine import aio, dry_replay, run_engine, stores
 from app.flows.session_plan import driver
 
@@ -66,11 +66,9 @@ class PlanRuns:
         asks = await dry_replay.open_asks(
             loaded, driver.SessionPlan(), functools.partial(self._store.read_blob, run_id)
         )
-        shown: list[Any] = [getattr(ask.operation, "shown", None) for ask in asks.values()]
-        written = [each for each in shown if each is not None]
-        return all(
-            plan_files.from_json(each["plan"]) == plan or each["on_file"] == driver.sha256(plan) for each in written
-        )
+        waiting = [ask.operation for ask in asks.values() if isinstance(ask.operation, operations.Input)]
+        written = [plan_events.Shown.from_json(operation.shown) for operation in waiting]
+        return all(shown.plan == plan or shown.on_file == driver.sha256(plan) for shown in written)
 
     async def unfinished(self) -> set[str]:
         """Return the plans whose runs have not ended, with or without a file."""
@@ -145,7 +143,7 @@ class PlanRuns:
         number = _number(session_id, run_id) - 1
         try:
             before = await self._store.read(_run_id(session_id, number)) if number else None
-            last = await self._last_input(before) if before is not None else {}
+            last = await self._last_input(before) if before is not None else None
         except (errors.NotFound, errors.JournalCorrupt):
             before = None
         if before is None:
@@ -155,18 +153,18 @@ class PlanRuns:
         for record in before.records:
             if begun := _BEGUN.fullmatch(record.key):
                 attempts[begun[1]] = max(int(begun[2]), attempts.get(begun[1], 0))
-        passed = {name: last[name] for name in ("plan", "earlier") if last.get("kind") == "continue" and name in last}
+        passed = last.passed_on() if isinstance(last, plan_events.Continued) else {}
         return {"earlier": [], "attempts": attempts, **passed}
 
-    async def _last_input(self, before: stores.Loaded) -> Mapping[str, Any]:
+    async def _last_input(self, before: stores.Loaded) -> plan_events.PlanEvent | None:
         if not before.records:
-            return {}
+            return None
         record = before.records[-1]
         output: Any = record.output
         if record.blob is not None:
             output = await self._store.read_blob(before.start.run_id, record.blob)
         value: Any = output.get("value") if isinstance(output, dict) else None
-        return value if isinstance(value, dict) else {}
+        return plan_events.from_json(value) if isinstance(value, dict) else None
 
     def _start(self, session_id: str, run_id: str, args: dict[str, plain.Json]) -> runs.RunStart:
         return runs.RunStart(

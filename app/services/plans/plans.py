@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeAlias
 
 from app import errors
-from app.domain import authors, inputs, plain, plans
+from app.domain import authors, inputs, plan_events, plans
 from app.flows.session_plan import rules, transitions
 from app.services import faults
 from app.services.plans import edits, reviews
@@ -310,7 +310,7 @@ class Plans(PlanQueries):
                 raise
             rules.expect(opened.plan, revision)
             transitions.expect_rest(await self._facts.reconciled(opened.plan))
-            if await self._delivered(session_id, opened, {"kind": "delete"}):
+            if await self._delivered(session_id, opened, plan_events.Deleted()):
                 await self._repository.audit.append(self._author, "plan.deleted", session_id)
                 await self._planner.commands.ended(session_id)
                 return
@@ -332,8 +332,8 @@ class Plans(PlanQueries):
             if renewed is opened.plan:
                 return renewed
             following = self._planner.commands.following(session_id, opened)
-            value = {"kind": "change", "plan": renewed.signed(opened.plan, self._author).to_json()}
-            delivered = await self._delivered(session_id, opened, value)
+            event = plan_events.Changed(plan=renewed.signed(opened.plan, self._author))
+            delivered = await self._delivered(session_id, opened, event)
             try:
                 plan = await self._planner.commands.after(session_id, opened, following)
             except errors.WriteFailed as error:
@@ -344,9 +344,9 @@ class Plans(PlanQueries):
             if delivered:
                 return plan
 
-    async def _delivered(self, session_id: str, opened: OpenPlan, value: plain.Json) -> bool:
+    async def _delivered(self, session_id: str, opened: OpenPlan, event: plan_events.PlanEvent) -> bool:
         """Deliver an input for the plan as it was shown; return False if another input came first."""
-        delivery = inputs.Delivery(value=value, author=self._author)
+        delivery = inputs.Delivery(value=event.to_json(), author=self._author)
         # A journalled input is valid, so a refusal must come before it.
         await self._repository.try_writing(session_id)
         try:

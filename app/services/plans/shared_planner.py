@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from app import clock, errors
-from app.domain import plain, plan_files, plans, runs, states
+from app.domain import plain, plan_events, plans, runs, states
 from app.engine import aio, outages, run_engine, stores
 from app.services.plans.plan_commands import PlanCommands
 from app.services.plans.plan_inputs import OpenPlan, PlanInputs
@@ -101,11 +101,12 @@ class SharedCommands(PlanCommands):
             await self._repository.was_removed(session_id) or await self._repository.was_lost(session_id)
         ):
             await self._repository.get(session_id)
-        shown: Any = found[1] if found is not None else None
-        if found is None or kept is None or shown.get("removed") or shown.get("last"):
+        if found is None or kept is None:
             return None
-        plan = plan_files.from_json(shown["plan"])
-        return OpenPlan(key=found[0], plan=plan) if plan == kept else None
+        key, shown = found[0], plan_events.Shown.from_json(found[1])
+        if shown.is_removal or shown.is_last or shown.plan != kept:
+            return None
+        return OpenPlan(key=key, plan=shown.plan)
 
     async def _continue(self, session_id: str) -> None:
         """Continue a plan whose run has ended, or cannot continue with the present version."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app import errors
+from app.domain import plan_events
 from app.domain.plans import Plan, PlanState, Task, TaskState
 from app.domain.states import RunState
 from app.flows.session_plan import rules
@@ -48,9 +49,9 @@ def plan(*tasks: Task, status: PlanState = PlanState.RUNNING, **fields: Any) -> 
     return rules.reconciled(made, {})
 
 
-def fact(status: RunState | None, **fields: Any) -> rules.RunFact:
+def fact(status: RunState | None, **fields: Any) -> plan_events.RunFact:
     """Return what a plan learns about a run."""
-    return rules.RunFact(status=status, **({"ended_at": LATER} | fields))
+    return plan_events.RunFact(status=status, **({"ended_at": LATER} | fields))
 
 
 def states(found: Plan) -> dict[int, str]:

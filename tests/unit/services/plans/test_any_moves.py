@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from app import errors
-from app.domain import plain, plan_files
+from app.domain import plain, plan_events, plan_files
 from app.domain.plans import PLAN_MOVES, TASK_MOVES, Plan, PlanState, Task, TaskState
 from app.domain.states import RunState
 from app.flows.session_plan import rules, transitions
@@ -36,7 +36,7 @@ class AnyMoves(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.plan: Plan
-        self.runs: dict[str, rules.RunFact] = {}
+        self.runs: dict[str, plan_events.RunFact] = {}
         self.numbers: set[int] = set()
 
     @initialize(graph=st.lists(st.tuples(st.sets(st.integers(0, 6)), st.booleans()), max_size=6))
@@ -239,7 +239,7 @@ class AnyMoves(RuleBasedStateMachine):
                 assert steps(dict(TASK_MOVES), known.status, found.status, 1)  # type: ignore[arg-type]
 
 
-def _expected(found: Task, done: set[int], runs: dict[str, rules.RunFact]) -> TaskState:
+def _expected(found: Task, done: set[int], runs: dict[str, plan_events.RunFact]) -> TaskState:
     """Return the expected state of a task by an independent rule."""
     status = runs[found.run_id].status if found.run_id is not None else None
     if found.status in (TaskState.DONE, TaskState.FAILED):

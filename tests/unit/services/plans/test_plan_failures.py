@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from app import clock, errors
-from app.domain import audit, plans
+from app.domain import audit, plan_events, plans
 from app.engine import stores
-from app.flows.session_plan import rules
 from app.services.plans import plan_inputs, requests
 from app.storage import memory_store
 from tests.unit.services.plans import plan_harness
@@ -194,7 +193,7 @@ async def test_an_end_that_cannot_be_read_is_awaited_again(
     facts, calls = harness.application.planner.inputs._facts, []
     ending = facts.ending
 
-    async def faulty(run_id: str) -> rules.RunFact:
+    async def faulty(run_id: str) -> plan_events.RunFact:
         calls.append(run_id)
         if len(calls) == 1:
             raise errors.Unreadable("it cannot be read now")

@@ -492,14 +492,14 @@ async def test_a_broken_planner_is_loud(harness: plan_harness.Harness, caplog: p
     """An unexpected error of the planner is logged, makes the service unready and ends waits; other plans continue."""
     session_id = await harness.create(task("sweep room 1"))
     await harness.application.plans.approve(session_id)
-    look, broken = harness.application.planner.inputs._look, RuntimeError("it broke")
+    observe, broken = harness.application.planner.inputs._observe, RuntimeError("it broke")
 
     async def fail(plan: plans.Plan, *given: Any) -> Any:
         if plan.session_id == session_id:
             raise broken
-        return await look(plan, *given)
+        return await observe(plan, *given)
 
-    harness.application.planner.inputs._look = fail  # type: ignore[method-assign, assignment]
+    harness.application.planner.inputs._observe = fail  # type: ignore[method-assign, assignment]
     await harness.application.plans.start(session_id)
     with pytest.raises(errors.Unavailable) as told:
         await harness.rested(session_id)
@@ -511,7 +511,7 @@ async def test_a_broken_planner_is_loud(harness: plan_harness.Harness, caplog: p
     assert any(record.levelname == "CRITICAL" and session_id in record.getMessage() for record in caplog.records)
     assert (await harness.rested(other)).status is plans.PlanState.DONE
 
-    harness.application.planner.inputs._look = look  # type: ignore[method-assign]
+    harness.application.planner.inputs._observe = observe  # type: ignore[method-assign]
     await harness.application.plans.start(session_id)
     await harness.application.plans.pause(session_id)
     await harness.application.plans.resume(session_id)
