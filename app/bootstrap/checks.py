@@ -11,7 +11,7 @@ from typing import Any
 from app import clock, errors, settings
 from app.bootstrap import spending
 from app.bootstrap.catalogue import prompt_folders, unused_backends
-from app.bootstrap.definitions import Definitions, reference_of
+from app.bootstrap.definitions import Definitions, definitions_of
 from app.bootstrap.platform import directory_of, real_platform
 from app.bootstrap.roster import refuse_broken, roster_of, sound_roster
 from app.domain import library
@@ -25,13 +25,13 @@ from app.storage.objects import mark
 def examine(chosen: settings.Settings) -> list[settings.Remark]:
     """Return errors and warnings about agents, prompts and recipes, without starting or changing anything."""
     people = roster_of(chosen)
-    reference = reference_of(chosen, people, real_platform({}))
+    definitions = definitions_of(chosen, people, real_platform({}))
     broken = [(file, flaw) for file in people.broken for flaw in file.flaws]
     remarks = [_remark(file.path, flaw, fatal=not file.foreign) for file, flaw in broken]
     remarks += [_remark(fault.file, fault.flaw) for fault in prompts.load(prompt_folders(chosen.project)).flaws]
-    remarks += [_remark(entry.path, flaw) for entry in reference.catalogue.all() for flaw in entry.flaws]
+    remarks += [_remark(entry.path, flaw) for entry in definitions.catalogue.all() for flaw in entry.flaws]
     remarks += _lack_of_containment(chosen) + _lack_of_a_folder(chosen.project.data_directory)
-    remarks += _faults_of_files(chosen, reference)
+    remarks += _faults_of_files(chosen, definitions)
     speaking = {agent.backend for agent in people.agents}
     # Backends that no agent uses may lack anything.
     lacking = [(name, lack) for name, lack in unused_backends(chosen, people).check() if name in speaking]
@@ -125,7 +125,7 @@ def examine_backend(chosen: settings.Settings, name: str) -> str | None:
     return dict(unused.check()).get(name)
 
 
-def _faults_of_files(chosen: settings.Settings, reference: Definitions) -> list[settings.Remark]:
+def _faults_of_files(chosen: settings.Settings, definitions: Definitions) -> list[settings.Remark]:
     """Return the files of the data directory that a start would refuse, or whose content it would not use."""
     project, platform = chosen.project, real_platform({})
     directory = directory_of(project, platform)
@@ -139,7 +139,7 @@ def _faults_of_files(chosen: settings.Settings, reference: Definitions) -> list[
             fatal = error.detail.get("errno") not in disk_health.PASSING
             remarks.append(settings.Remark(setting=str(directory.path), message=error.message, fatal=fatal))
     # In a database these are copies, which a start replaces before it reads them.
-    for name, fault in [] if project.store_url else spending.examine(project, reference.terms):
+    for name, fault in [] if project.store_url else spending.examine(project, definitions.terms):
         fatal = isinstance(fault, errors.Conflict) and name != spending.PRICES
         remarks.append(settings.Remark(setting=str(directory.path / name), message=fault.message, fatal=fatal))
     return remarks

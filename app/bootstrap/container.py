@@ -19,7 +19,7 @@ from app.agents import backends, configuration
 from app.agents import performer as agent_performer
 from app.bootstrap import leading, spending, temporal
 from app.bootstrap.catalogue import surroundings_of
-from app.bootstrap.definitions import Definitions, reference_of
+from app.bootstrap.definitions import Definitions, definitions_of
 from app.bootstrap.engines import Engine, EngineParts, Store, workspace_lock
 from app.bootstrap.plans import PlanPerformers, planning_of
 from app.bootstrap.platform import OpenMode, Platform, directory_of, engine_of, real_platform, sessions_of, store_of
@@ -114,7 +114,7 @@ async def build(
     agents = roster_of(chosen)
     if not mode.look_only:
         refuse_broken(agents)
-    definitions = reference_of(chosen, agents, platform)
+    definitions = definitions_of(chosen, agents, platform)
     async with AsyncExitStack() as closing:
         # Closed in reverse order: planner, engine, backends, processes, and the store last. Its lock keeps other
         # services out until no part of this one works any more.

@@ -31,7 +31,7 @@ class Definitions:
     terms: spending.Terms  # Prices and policies of calls and runs.
 
 
-def reference_of(chosen: settings.Settings, people: configuration.Roster, platform: Platform) -> Definitions:
+def definitions_of(chosen: settings.Settings, people: configuration.Roster, platform: Platform) -> Definitions:
     """Return the parts from which runs of a project are made."""
     project = chosen.project
     found = catalogue_of(chosen, people, platform.clock, platform.dialects, elsewhere=platform.elsewhere)

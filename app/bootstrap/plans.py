@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from app.bootstrap.definitions import Definitions
 from app.bootstrap.engines import Store
@@ -19,6 +19,7 @@ from app.services.plans import (
     facts,
     making,
     performers,
+    plan_commands,
     plan_inputs,
     plan_runs,
     planner,
@@ -78,75 +79,114 @@ class PlanPerformers:
 
 def planning_of(
     use_cases: runs.Runs,
-    kept: Store,
+    store: Store,
     engine: run_engine.RunEngine,
-    reference: Definitions,
+    definitions: Definitions,
     platform: Platform,
     masker: plain.Masker,
-    performing: PlanPerformers,
+    plan_performers: PlanPerformers,
 ) -> tuple[plans.Plans, planner.Planner]:
     """Return the use cases of session plans, and the planner, which is not started yet."""
     plan_repository = repository.PlanRepository(
-        kept=kept.plans, issues=kept.issues, audit=kept.audit, clock=platform.clock, masker=masker
+        kept=store.plans, issues=store.issues, audit=store.audit, clock=platform.clock, masker=masker
     )
-    scoper = scoping.Scoper(route=reference.route, starter=reference.starter, catalogue=reference.catalogue)
+    scoper = scoping.Scoper(route=definitions.route, starter=definitions.starter, catalogue=definitions.catalogue)
     chief = adopt_tasks.Chief(
-        runs=use_cases, library=reference.definition_cache.library, catalogue=reference.catalogue, scoper=scoper
+        runs=use_cases, library=definitions.definition_cache.library, catalogue=definitions.catalogue, scoper=scoper
     )
-    known = facts.Facts(runs=use_cases, store=kept, engine=engine, scoper=scoper, drivers=platform.drivers)
-    own_runs = plan_runs.PlanRuns(store=kept, engine=engine, clock=platform.clock)
-    given = plan_inputs.PlanInputs(repository=plan_repository, facts=known, engine=engine, clock=platform.clock)
+    plan_facts = facts.Facts(runs=use_cases, store=store, engine=engine, scoper=scoper, drivers=platform.drivers)
+    own_runs = plan_runs.PlanRuns(store=store, engine=engine, clock=platform.clock)
+    inputs = plan_inputs.PlanInputs(repository=plan_repository, facts=plan_facts, engine=engine, clock=platform.clock)
     maker = making.Maker(runs=use_cases, scoper=scoper, chief=chief, ids=platform.ids)
-    outputs = run_outputs.RunOutputs(runs=use_cases, store=kept)
-    reviewing = reviews.Reviews(
+    outputs = run_outputs.RunOutputs(runs=use_cases, store=store)
+    plan_reviews = reviews.Reviews(
         runs=use_cases,
         outputs=outputs,
-        library=reference.definition_cache.library,
-        catalogue=reference.catalogue,
+        library=definitions.definition_cache.library,
+        catalogue=definitions.catalogue,
         repository=plan_repository,
         maker=maker,
     )
-    parts = dict[str, Any](repository=plan_repository, plan_runs=own_runs, inputs=given, engine=engine)
-    parts |= {"facts": known, "runs": use_cases, "clock": platform.clock}
-    working = _planner(engine, kept, parts)
+    session_planner = _planner(use_cases, store, engine, platform, plan_repository, own_runs, inputs, plan_facts)
     # Set afterwards: the performer needs the engine, which needs the performer.
-    performing.performer = _performer(use_cases, kept, reference, chief, outputs, reviewing, performing)
-    performing.inputs, plan_repository.written = given, performing.written
-    answered = plans.Plans(
+    plan_performers.performer = _performer(use_cases, store, definitions, chief, outputs, plan_reviews, plan_performers)
+    plan_performers.inputs, plan_repository.written = inputs, plan_performers.written
+    session_plans = plans.Plans(
         repository=plan_repository,
         maker=maker,
         chief=chief,
         plan_runs=own_runs,
-        facts=known,
-        planner=working,
-        reviews=reviewing,
+        facts=plan_facts,
+        planner=session_planner,
+        reviews=plan_reviews,
     )
-    return answered, working
+    return session_plans, session_planner
 
 
-def _planner(engine: run_engine.RunEngine, kept: Store, parts: dict[str, Any]) -> planner.Planner:
-    return shared_planner.SharedPlanner(store=kept, **parts) if engine.elsewhere else planner.Planner(**parts)
+def _planner(
+    use_cases: runs.Runs,
+    store: Store,
+    engine: run_engine.RunEngine,
+    platform: Platform,
+    plan_repository: repository.PlanRepository,
+    own_runs: plan_runs.PlanRuns,
+    inputs: plan_inputs.PlanInputs,
+    plan_facts: facts.Facts,
+) -> planner.Planner:
+    kind = shared_planner.SharedPlanner if engine.elsewhere else planner.Planner
+    session_planner = kind(
+        repository=plan_repository,
+        plan_runs=own_runs,
+        inputs=inputs,
+        commands=_commands(store, engine, platform, plan_repository, own_runs, inputs),
+        facts=plan_facts,
+        runs=use_cases,
+        clock=platform.clock,
+    )
+    if engine.elsewhere:
+        cast(shared_planner.SharedEngine, engine).rest_listeners.append(session_planner.note)
+    return session_planner
+
+
+def _commands(
+    store: Store,
+    engine: run_engine.RunEngine,
+    platform: Platform,
+    plan_repository: repository.PlanRepository,
+    own_runs: plan_runs.PlanRuns,
+    inputs: plan_inputs.PlanInputs,
+) -> plan_commands.PlanCommands:
+    if not engine.elsewhere:
+        return plan_commands.PlanCommands(repository=plan_repository, plan_runs=own_runs, inputs=inputs, engine=engine)
+    return shared_planner.SharedCommands(
+        repository=plan_repository,
+        plan_runs=own_runs,
+        inputs=inputs,
+        engine=cast(shared_planner.SharedEngine, engine),
+        store=store,
+        clock=platform.clock,
+    )
 
 
 def _performer(
     use_cases: runs.Runs,
-    kept: Store,
-    reference: Definitions,
+    store: Store,
+    definitions: Definitions,
     chief: adopt_tasks.Chief,
     outputs: run_outputs.RunOutputs,
-    reviewing: reviews.Reviews,
-    performing: PlanPerformers,
+    plan_reviews: reviews.Reviews,
+    plan_performers: PlanPerformers,
 ) -> performers.PlanPerformer:
     def checks() -> task_checks.TaskChecks:
         from app.services.plans import task_checks
 
-        return task_checks.TaskChecks(outputs=outputs, performers=lambda: performing.performers)
+        return task_checks.TaskChecks(outputs=outputs, performers=lambda: plan_performers.performers)
 
     return performers.PlanPerformer(
         runs=use_cases,
         chief=chief,
         outputs=outputs,
         checks=checks,
-        drafts=drafts.Drafts(runs=use_cases, store=kept, starter=reference.starter, catalogue=reference.catalogue),
-        reviews=reviewing,
+        drafts=drafts.Drafts(runs=use_cases, store=store, starter=definitions.starter, catalogue=definitions.catalogue),
+        reviews=plan_reviews,
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from app import clock, errors
 from app.domain import plans, runs
-from app.engine import aio, run_engine
+from app.engine import aio
 from app.flows.session_plan import rules
 from app.services.plans.facts import Facts
 from app.services.plans.plan_commands import Command, PlanCommands
@@ -35,7 +35,7 @@ class Planner:
         repository: PlanRepository,
         plan_runs: PlanRuns,
         inputs: PlanInputs,
-        engine: run_engine.RunEngine,
+        commands: PlanCommands,
         facts: Facts,
         runs: Runs,
         clock: clock.Clock,
@@ -46,7 +46,7 @@ class Planner:
         self._runs = runs
         self.inputs = self._inputs = inputs
         """Inputs for the runs of plans."""
-        self.commands = PlanCommands(repository=repository, plan_runs=plan_runs, inputs=inputs, engine=engine)
+        self.commands = commands
         """Waits for plans on behalf of commands."""
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
@@ -66,7 +66,7 @@ class Planner:
             return
         self._works = True
         self._inputs.begins_all = recover
-        self._runs.started_listeners.listen_to_sessions(self._note)
+        self._runs.started_listeners.listen_to_sessions(self.note)
         if recover:
             self._repository.seen = self._notice
             self._begin(self._look_through(), "")
@@ -75,7 +75,7 @@ class Planner:
         """Stop, and wait for the end; no further work begins, and all of it can continue later."""
         if self._works:
             self._works = False
-            self._runs.started_listeners.forget(self._note)
+            self._runs.started_listeners.forget(self.note)
         await self._inputs.stop()
         for task in self._tasks:
             task.cancel()
@@ -117,7 +117,8 @@ class Planner:
             return
         self._begin(self._ensured(session_id), session_id)
 
-    def _note(self, start: runs.RunStart) -> None:
+    def note(self, start: runs.RunStart) -> None:
+        """Check the plan of a run that has started, or has come to rest, if it has one."""
         if start.session_plan_task_id is not None or (start.idempotency_key or "").startswith(_KEY):
             self._wake(start.session_id, begins=False)
 

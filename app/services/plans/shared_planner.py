@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Protocol
 
 from app import clock, errors
 from app.domain import plain, plan_events, plans, runs, states
@@ -129,21 +129,6 @@ class SharedCommands(PlanCommands):
 
 class SharedPlanner(Planner):
     """Ensures that every plan has a run that can continue, which workers execute."""
-
-    def __init__(
-        self, *, engine: run_engine.RunEngine, store: stores.RunStore, clock: clock.Clock, **parts: Any
-    ) -> None:
-        super().__init__(engine=engine, clock=clock, **parts)
-        shared = cast(SharedEngine, engine)
-        shared.rest_listeners.append(self._note)
-        self.commands = SharedCommands(
-            repository=self._repository,
-            plan_runs=self._plan_runs,
-            inputs=self._inputs,
-            engine=shared,
-            store=store,
-            clock=clock,
-        )
 
     def _wake(self, session_id: str, *, begins: bool) -> None:
         if self._works:

@@ -79,7 +79,7 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> recipes.Catalogue:
     """Return the catalogue of an empty project."""
     project = tmp_path_factory.mktemp("project")
     chosen = app_settings.load({}, project=project, home=project)
-    return definitions.reference_of(chosen, roster.roster_of(chosen), bootstrap.real_platform({})).catalogue
+    return definitions.definitions_of(chosen, roster.roster_of(chosen), bootstrap.real_platform({})).catalogue
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -67,7 +67,7 @@ class Place:
         """Its settings."""
         self.people = roster.roster_of(self.chosen)
         """Its agents."""
-        self.reference = definitions.reference_of(self.chosen, self.people, chores.platform(chores.Toolbox()))
+        self.reference = definitions.definitions_of(self.chosen, self.people, chores.platform(chores.Toolbox()))
         """Its recipes."""
 
     def add_recipe(self, recipe: dict[str, Any]) -> None:
