@@ -61,7 +61,7 @@ from app.services.plans import planner as control_planner
 from app.services.plans import plans as control_plans
 from app.storage import agent_sessions, conversation_retention, memory_store
 from app.storage.disk import disk_health
-from app.tools import checks, commands, file_performers, issue_performer, moves, registry
+from app.tools import checks, commands, file_performers, issue_performer, moves, tool_performer
 from app.tools import workspace as tool_workspaces
 
 _log = logging.getLogger(__name__)
@@ -257,7 +257,7 @@ def _equipment(
 ) -> run_equipment.Equipment:
     project = chosen.project
     performers: dict[str, ports.Performer] = {
-        operations.ToolCall.kind: registry.ToolPerformer(definitions.registry, workspaces),
+        operations.ToolCall.kind: tool_performer.ToolPerformer(definitions.registry, workspaces),
         operations.AgentCall.kind: performer,
         operations.Command.kind: commands.CommandPerformer(
             processes,

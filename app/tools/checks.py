@@ -16,7 +16,7 @@ from app.tools import failures, quotes, threads
 from app.tools.confinement import components
 from app.tools.reserved import Root
 from app.tools.scanning import Limits
-from app.tools.threads import FileThreads
+from app.tools.threads import Threads
 from app.tools.workspace import Workspace, Workspaces, WrittenFile
 
 
@@ -146,7 +146,7 @@ class EvidencePerformer:
     def __init__(self, workspaces: Workspaces, prove_receipt: ProveReceipt) -> None:
         self._workspaces = workspaces
         self._prove_receipt = prove_receipt
-        self._threads = FileThreads()
+        self._threads = Threads()
 
     async def perform(self, call: ports.Call) -> records.Result:
         """Perform one try of an `operations.CheckEvidence`.
@@ -166,7 +166,7 @@ class EvidencePerformer:
         path, quote, text = operation.path or "", operation.quote or "", operation.text
         if text is None:
             root = self._workspaces.of(call.run).place
-            output = await self._threads.look(operation, lambda: _looked_up(root, path, quote))
+            output = await self._threads.perform(operation, lambda: _looked_up(root, path, quote))
         else:
             output = await asyncio.to_thread(_quoted, text, path, quote)
         return records.Result(output=output, summary=plain.preview(f"quoted from {path}"))

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from app import clock, errors
 from app.domain import file_operations, plain, records, states
 from app.engine import ports
-from app.tools import failures, globs, threads
+from app.tools import failures, globs
 from app.tools.confinement import Descent, components
 from app.tools.reserved import Root
-from app.tools.threads import FileThreads, Threads
+from app.tools.threads import Threads
 from app.tools.workspace import Workspaces
 
 
@@ -23,14 +23,14 @@ class FindFilesPerformer:
 
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
-        self._threads = FileThreads()
+        self._threads = Threads()
 
     async def perform(self, call: ports.Call) -> records.Result:
         """Perform one try of a `file_operations.FindFiles`."""
         operation = call.operation
         assert isinstance(operation, file_operations.FindFiles)
         root = self._workspaces.of(call.run).place
-        found = await self._threads.look(operation, lambda: _paths(root, operation.patterns))
+        found = await self._threads.perform(operation, lambda: _paths(root, operation.patterns))
         count = sum(map(len, found.values()))
         return records.Result(output={"found": found}, summary=f"{count} {'path' if count == 1 else 'paths'}")
 
@@ -58,7 +58,7 @@ class ReadFilesPerformer:
 
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
-        self._threads = FileThreads()
+        self._threads = Threads()
 
     async def perform(self, call: ports.Call) -> records.Result:
         """Perform one try of a `file_operations.ReadFiles`. Texts are unchanged, byte order marks included.
@@ -70,7 +70,7 @@ class ReadFilesPerformer:
         operation = call.operation
         assert isinstance(operation, file_operations.ReadFiles)
         root = self._workspaces.of(call.run).place
-        files = await self._threads.look(operation, lambda: _read(root, operation, call.masker))
+        files = await self._threads.perform(operation, lambda: _read(root, operation, call.masker))
         return records.Result(output={"files": files}, summary=plain.preview(", ".join(files) or "no files"))
 
 
@@ -166,7 +166,7 @@ class WaitForFilesPerformer:
     def __init__(self, workspaces: Workspaces, time: clock.Clock) -> None:
         self._workspaces = workspaces
         self._clock = time
-        self._threads = Threads(threads.AT_A_TIME)
+        self._threads = Threads()
 
     async def perform(self, call: ports.Call) -> records.Result:
         """Perform one try of a `file_operations.WaitForFiles`: check at once, at every poll, and when the time is over.

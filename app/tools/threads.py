@@ -13,6 +13,9 @@ from app.tools import failures
 
 T = TypeVar("T")
 
+DEFAULT_TIMEOUT_SECONDS = 120.0  # Wall-clock limit of one try if the operation sets none.
+AT_A_TIME = 4  # Operations of one kind that run at the same time, over all runs.
+
 
 class Threads:
     """Run work on a limited number of threads, none of which delays the end of the process.
@@ -20,12 +23,30 @@ class Threads:
     A thread whose caller has stopped waiting continues to its end, and occupies its place until then.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._free = asyncio.Semaphore(limit)
+    def __init__(self, at_a_time: int = AT_A_TIME) -> None:
+        self._free = asyncio.Semaphore(at_a_time)
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """Return what the work returns, or raise what it raises."""
-        await self._free.acquire()
+    async def perform(self, operation: operations.Operation, work: Callable[[], T]) -> T:
+        """Return the result of the work of an operation that only reads: an abandoned one does no harm.
+
+        Raises:
+            errors.ToolFailed: `timeout`, the work has exceeded the operation's time limit.
+        """
+        limit = operation.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
+        try:
+            return await self.run(work, limit)
+        except TimeoutError as error:
+            raise failures.overrun(f"The operation {operation.kind}", limit) from error
+
+    async def run(self, work: Callable[[], T], timeout_seconds: float | None = None) -> T:
+        """Return what the work returns, or raise what it raises.
+
+        Args:
+            timeout_seconds: Longest time until the result, including the wait for a thread; None: no limit.
+
+        Raises:
+            TimeoutError: there is no result after that time.
+        """
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[T] = loop.create_future()
 
@@ -39,8 +60,10 @@ class Threads:
             else:
                 outcome.set_exception(error)
 
-        threading.Thread(target=_work, args=(work, resolve, loop), daemon=True).start()
-        return await outcome
+        async with asyncio.timeout(timeout_seconds):
+            await self._free.acquire()
+            threading.Thread(target=_work, args=(work, resolve, loop), daemon=True).start()
+            return await outcome
 
 
 async def finished(work: Callable[[], T]) -> T:
@@ -66,23 +89,3 @@ def _work(
         failure = error
     with suppress(RuntimeError):  # the loop is closed, and no caller waits
         loop.call_soon_threadsafe(resolve, result, failure)
-
-
-DEFAULT_TIMEOUT_SECONDS = 120.0  # Wall-clock limit of one try if the operation sets none.
-AT_A_TIME = 4  # Operations of one kind that run at the same time, over all runs.
-
-
-class FileThreads:
-    """Read files outside of the loop; an abandoned read does no harm."""
-
-    def __init__(self, at_a_time: int = AT_A_TIME) -> None:
-        self._threads = Threads(at_a_time)
-
-    async def look(self, operation: operations.Operation, work: Callable[[], T]) -> T:
-        """Return the result of the work, within the operation's time limit."""
-        limit = operation.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
-        try:
-            async with asyncio.timeout(limit):
-                return await self._threads.run(work)
-        except TimeoutError as error:
-            raise failures.overrun(f"The operation {operation.kind}", limit) from error

@@ -9,7 +9,7 @@ from typing import Any
 from app.agents import roster
 from app.domain import library
 from app.services import prompts
-from app.tools import checks, registry, workspace
+from app.tools import checks, registry, tool_performer, workspace
 from tests.unit.dialects import bench
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -77,7 +77,7 @@ def pipeline(recipe_id: str, project: Path, tier: library.Tier | None = None, **
     )
     places = workspace.Workspaces([project])
     made.performers = {
-        "tool_call": registry.ToolPerformer(TOOLS, places),
+        "tool_call": tool_performer.ToolPerformer(TOOLS, places),
         "check": checks.CheckPerformer(places),
         "commit_file": checks.CommitFilePerformer(places),
     }

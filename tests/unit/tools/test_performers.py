@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ from app.storage import memory_store
 from app.tools import commits
 from app.tools.checks import CheckPerformer, CommitFilePerformer
 from app.tools.issue_performer import IssuePerformer, issue_id
-from app.tools.registry import ToolPerformer, bundled_tools
+from app.tools.registry import ToolRegistry, bundled_tools
+from app.tools.tool_performer import ToolPerformer
 from app.tools.workspace import Workspace, Workspaces
 from tests.unit.calls import Harness
 
@@ -38,13 +38,17 @@ def workspaces(harness: Harness) -> Workspaces:
 class Held:
     """A tool that waits for the test, and records in which thread it ran."""
 
+    name: str = "held"
+    description: str = "Waits."
+
     def __init__(self) -> None:
+        self.args_schema: plain.Object = {}
         self.go = threading.Event()
         self.running = 0
         self.most_running = 0
         self._lock = threading.Lock()
 
-    def execute(self, name: str, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
+    def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
         """Wait, then return."""
         with self._lock:
             self.running += 1
@@ -53,6 +57,10 @@ class Held:
         with self._lock:
             self.running -= 1
         return ports.ToolOutput(payload={"thread": threading.current_thread().name}, summary="s" * 999)
+
+
+def _registry(held: Held) -> ToolRegistry:
+    return ToolRegistry(lambda: [held])
 
 
 def tool(name: str = "held", **given: Any) -> operations.ToolCall:
@@ -111,7 +119,7 @@ class TestTools:
         """A tool that overruns its time-out fails the step, even if its thread takes longer."""
         held = Held()
         with pytest.raises(errors.ToolFailed) as failed:
-            await ToolPerformer(held, workspaces).perform(harness.call(tool(timeout_seconds=0.05)))
+            await ToolPerformer(_registry(held), workspaces).perform(harness.call(tool(timeout_seconds=0.05)))
         held.go.set()
 
         assert failed.value.code == "tool_timeout"
@@ -120,7 +128,7 @@ class TestTools:
     async def test_tools_run_so_many_at_a_time(self, harness: Harness, workspaces: Workspaces) -> None:
         """No more tools run at a time than the limit, overrun ones included, and every waiting call gets its turn."""
         held = Held()
-        performer = ToolPerformer(held, workspaces, at_a_time=2)
+        performer = ToolPerformer(_registry(held), workspaces, at_a_time=2)
         with pytest.raises(errors.ToolFailed):
             await performer.perform(harness.call(tool(timeout_seconds=0.05)))
         asked = [asyncio.ensure_future(performer.perform(harness.call(tool()))) for _ in range(5)]
@@ -137,14 +145,14 @@ class TestTools:
         """A tool runs in a thread other than the main one."""
         held = Held()
         held.go.set()
-        result = await ToolPerformer(held, workspaces).perform(harness.call(tool()))
+        result = await ToolPerformer(_registry(held), workspaces).perform(harness.call(tool()))
 
         assert result.output["thread"] != threading.main_thread().name
 
     async def test_a_cancelled_tool_is_not_waited_for(self, harness: Harness, workspaces: Workspaces) -> None:
         """A cancellation ends the step at once, and the next tool runs as usual."""
         held = Held()
-        performer = ToolPerformer(held, workspaces)
+        performer = ToolPerformer(_registry(held), workspaces)
         asked = asyncio.ensure_future(performer.perform(harness.call(tool())))
         await asyncio.wait([asked], timeout=0.05)
         asked.cancel()

@@ -12,7 +12,7 @@ from app.domain import library, records
 from app.domain.states import RunState
 from app.engine import step_rules
 from app.flows import decomposition
-from app.tools import registry, workspace
+from app.tools import tool_performer, workspace
 from tests import example_project
 from tests.unit.dialects import example
 from tests.unit.flows.decomposition import splitting
@@ -235,7 +235,7 @@ def test_an_agent_reserved_for_conferences_is_not_the_chief():
 async def test_the_look_is_the_real_tool(tmp_path, intent):
     """The file locator accepts every possible intent of a run, and the prompt shows its results."""
     project = example_project.copy(tmp_path / "project")
-    tool = registry.ToolPerformer(example.TOOLS, workspace.Workspaces([project]))
+    tool = tool_performer.ToolPerformer(example.TOOLS, workspace.Workspaces([project]))
     split = Split(tmp_path, splitting.REPLY, tool=tool, intent=intent, working_dir=str(project))
 
     assert await split.run() is RunState.DONE
