@@ -157,7 +157,7 @@ async def _listed(
     async def look() -> Looked:
         rows, headers = await read()
         body = plain.encode([row.to_json() if isinstance(row, shapes.Shape) else row for row in rows])
-        return body, headers, f'"{plain.sha256(body + headers.get("Link", "").encode())[:32]}"'
+        return body, headers, plain.entity_tag(body + headers.get("Link", "").encode())
 
     return await looked(services, if_none_match, wait, look)
 

@@ -166,7 +166,7 @@ async def _portion(
 def _etag(lines: Sequence[records.Record]) -> str:
     # Each line contains the hash of the previous line, so the last one identifies all.
     ends = [lines[0].position, plain.plain(lines[-1].line)] if lines else []
-    return f'"{plain.sha256(plain.encode(ends))[:32]}"'
+    return plain.entity_tag(plain.encode(ends))
 
 
 async def _encoded(lines: Sequence[records.Record]) -> AsyncIterator[bytes]:

@@ -59,6 +59,6 @@ async def show_usage(
     async def look() -> responses.Looked:
         body = plain.encode((await services.statistics.usage(wanted)).to_json())
         headers: Mapping[str, str] = {}
-        return body, headers, f'"{plain.sha256(body)[:32]}"'
+        return body, headers, plain.entity_tag(body)
 
     return await responses.looked(services, if_none_match, None, look)

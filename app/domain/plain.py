@@ -119,6 +119,11 @@ def sha256(value: bytes) -> str:
     return hashlib.sha256(value).hexdigest()
 
 
+def entity_tag(body: bytes) -> str:
+    """Return the entity tag of an HTTP response, in quotes."""
+    return f'"{sha256(body)[:32]}"'
+
+
 def labelled_sha256(value: bytes) -> str:
     """Return `sha256:<hex>`, as in journal lines."""
     return f"sha256:{hashlib.sha256(value).hexdigest()}"

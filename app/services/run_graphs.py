@@ -53,7 +53,7 @@ class RunGraphs:
             await _catch_up(traced, view)
             is_small = len(traced.drawing.nodes) <= SMALL
             body = _encoded(view, traced) if is_small else await asyncio.to_thread(_encoded, view, traced)
-        return GraphAnswer(body=body, etag=f'"{plain.sha256(body)[:32]}"')
+        return GraphAnswer(body=body, etag=plain.entity_tag(body))
 
     def forget(self, run_id: str) -> None:
         """Drop the cached graph of a run."""

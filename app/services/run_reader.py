@@ -100,7 +100,7 @@ class RunReader:
         cache = (cached.cache if cached else None) or RunResponseCache()
         budget = await spending.counted(run_id, view.limits) if spending and view.limits != NO_LIMITS else None
         body, finished = cache.encoded(view, holder, budget), view.status.finished
-        answer = Ready(body=body, etag=f'"{plain.sha256(body)[:32]}"', finished=finished)
+        answer = Ready(body=body, etag=plain.entity_tag(body), finished=finished)
         if keep and forgotten == self._forgotten:
             cache_kept = None if finished else cache
             until = self._counted_until(budget is not None and not finished)

@@ -279,7 +279,7 @@ class Statistics:
         now = self._clock.monotonic()
         if known is None or known[1] != content:
             body = plain.encode(shown | {"at": clock.stamp(self._clock.now())})
-            known = now, content, Ready(body=body, etag=f'"{plain.sha256(content)[:32]}"')
+            known = now, content, Ready(body=body, etag=plain.entity_tag(content))
         self._answers[since] = now, content, known[2]
         self._answers.move_to_end(since)
         while len(self._answers) > _MOST_KEPT:

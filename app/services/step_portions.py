@@ -36,7 +36,7 @@ def _portion(view: views.RunView, after: int, limit: int) -> Portion:
     found = living[after + 1 : after + 1 + limit]
     body = plain.encode(views.finished_steps(found, _earlier(view, found)))
     last = after + len(found)
-    return Portion(body=body, etag=f'"{plain.sha256(body)[:32]}"', last=last if last + 1 < len(living) else None)
+    return Portion(body=body, etag=plain.entity_tag(body), last=last if last + 1 < len(living) else None)
 
 
 def _earlier(view: views.RunView, found: Sequence[records.Record]) -> views.Attempts:

@@ -16,6 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from app.domain import plain
+
 # Without a build step: the files are served as they are written. Our own code lays out graphs (docs/decisions/0281).
 FILES = "/ui/"  # Beginning of the addresses of the UI's files.
 
@@ -130,6 +132,6 @@ def _files() -> dict[str, File]:
                 content=content,
                 compressed=gzip.compress(content, mtime=0),
                 media_type=media_type,
-                etag=f'"{hashlib.sha256(content).hexdigest()[:32]}"',
+                etag=plain.entity_tag(content),
             )
     return found
