@@ -25,8 +25,10 @@ PRICES = "prices.json"  # File of prices; one that cannot be used leaves calls w
 class Terms:
     """The project's rules for calls and runs, besides those of recipes."""
 
-    prices: project_documents.ProjectDocument[prices.Prices]  # The price file.
+    prices: project_documents.ProjectDocument[prices.Prices]  # Prices of models.
+    price_file: project_file.ProjectFile  # The file of `prices`.
     policies: project_documents.ProjectDocument[policies.Policies]  # Policies of recipes.
+    policy_file: project_file.ProjectFile  # The file of `policies`.
     pricing: pricing.Pricing  # Computes the prices of calls.
 
 
@@ -34,13 +36,16 @@ def terms_of(project: settings.ProjectSettings, agents: pricing.Configs, platfor
     """Return the terms of a project; no file is read yet."""
     folder = layout.common_folder(project.data_directory, project.store_url)
     disk, reach = os_disk.OsDisk(folder), platform.probes.reach
-    listed = project_documents.ProjectDocument(
-        project_file.ProjectFile(disk, PRICES, reach), prices.Prices.of, prices.Prices()
+    price_file = project_file.ProjectFile(disk, PRICES, reach)
+    policy_file = project_file.ProjectFile(disk, _POLICIES, reach)
+    listed = project_documents.ProjectDocument(price_file, prices.Prices.of, prices.Prices())
+    return Terms(
+        prices=listed,
+        price_file=price_file,
+        policies=project_documents.ProjectDocument(policy_file, policies.Policies.of, policies.NONE),
+        policy_file=policy_file,
+        pricing=pricing.Pricing(listed.value_or_last, agents),
     )
-    found = project_documents.ProjectDocument(
-        project_file.ProjectFile(disk, _POLICIES, reach), policies.Policies.of, policies.NONE
-    )
-    return Terms(prices=listed, policies=found, pricing=pricing.Pricing(listed.look, agents))
 
 
 def pauses_of(project: settings.ProjectSettings, store: Store, platform: Platform) -> project_file.ProjectFile:
@@ -64,8 +69,8 @@ def shared_disk(project: settings.ProjectSettings, store: Store) -> tuple[Path, 
 
 def share(terms: Terms, project: settings.ProjectSettings, store: Store) -> None:
     """Make prices and policies common to all processes of a store, now that the store is open."""
-    for document in (terms.prices, terms.policies):
-        document.file.disk, document.file.common = shared_disk(project, store)[1], store.common
+    for file in (terms.price_file, terms.policy_file):
+        file.disk, file.common = shared_disk(project, store)[1], store.common
 
 
 def ledger_of(store: Store, prices: pricing.Pricing, time: clock.Clock) -> ledger.Ledger:
@@ -102,14 +107,14 @@ async def put_in_force(found: budgets.Budgets, terms: Terms) -> None:
     try:
         await found.load()
         await asyncio.to_thread(terms.policies.check)
-        await asyncio.to_thread(terms.prices.look)
+        await asyncio.to_thread(terms.prices.value_or_last)
     except errors.Conflict as error:
         raise errors.ConfigurationError(error.message, code=error.code, detail=error.detail) from error
 
 
 def examine(project: settings.ProjectSettings, terms: Terms) -> list[tuple[str, errors.ControlRoomError]]:
     """Return the files of budgets, policies and prices that cannot be used, each with the reason."""
-    file = project_file.ProjectFile(terms.policies.file.disk, _BUDGETS)
+    file = project_file.ProjectFile(terms.policy_file.disk, _BUDGETS)
     checks = {_BUDGETS: lambda: budgets.read(file.read()), _POLICIES: terms.policies.check, PRICES: terms.prices.check}
     found = []
     for name, check in checks.items():

@@ -220,7 +220,7 @@ class Budgets:
             rest = LOOK_SECONDS if due is None else min(LOOK_SECONDS, max((due - now).total_seconds(), 0))
             await self._clock.sleep(rest)
             await self._look()
-            await asyncio.to_thread(self.policies.look)
+            await asyncio.to_thread(self.policies.value_or_last)
             is_due = due is not None and self._clock.now() >= due
             turned = self._clock.now() if is_due or known is not self._known else turned
             news = is_due or known is not self._known or self._clock.monotonic() >= self._next_look

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from app import errors
 from app.domain import audit, authors, plain
@@ -21,13 +21,10 @@ class File(Protocol):
 
     name: str  # Name of the file in the data directory.
 
-    disk: Any  # Disk that contains the file.
-    common: Any  # Common files, which take changes if all processes of a store share the file.
-
     def renew(self) -> None:
         """Make sure that the next read returns the last write of other processes."""
 
-    def read(self) -> Any:
+    def read(self) -> plain.Json:
         """Return the document; None if the file does not exist."""
 
     def write(self, document: plain.Json) -> None:
@@ -41,20 +38,21 @@ class ProjectDocument(Generic[T]):
     """A document, read again whenever its file has changed.
 
     Args:
-        read: Returns the value of a document, or raises `errors.InputRefused`.
+        parse: Returns the value of a document, or raises `errors.InputRefused` with every flaw.
         empty: The value without a file.
     """
 
-    def __init__(self, file: File, read: Callable[[Any], T], empty: T) -> None:
-        self._read = read
+    def __init__(self, file: File, parse: Callable[[plain.Json], T], empty: T) -> None:
         self._empty = empty
         self._seen: tuple[int, ...] | None = None
         self.file = file
         """The file."""
+        self.parse = parse
+        """Returns the value of a document, or raises `errors.InputRefused` with every flaw."""
         self.value = empty
         """The value at the last read."""
 
-    def look(self) -> T:
+    def value_or_last(self) -> T:
         """Return the value, read again if the file has changed; an unreadable file leaves the previous value."""
         try:
             return self.check()
@@ -74,22 +72,14 @@ class ProjectDocument(Generic[T]):
             # A fault is reported only once for each state of the file.
             self._seen = seen
             try:
-                self.value = self.now()
+                self.value = self.read()
             except errors.Unavailable:
                 # The next call tries again, since the fault is not in the file.
                 self._seen = None
                 raise
         return self.value
 
-    def made(self, document: Any) -> T:
-        """Return the value of a document.
-
-        Raises:
-            errors.InputRefused: names every flaw.
-        """
-        return self._read(document)
-
-    def now(self) -> T:
+    def read(self) -> T:
         """Return the value of the file as it is now.
 
         Raises:
@@ -99,7 +89,7 @@ class ProjectDocument(Generic[T]):
         if document is None:
             return self._empty
         try:
-            return self._read(document)
+            return self.parse(document)
         except errors.InputRefused as error:
             message = f"{self.file.name} in the data directory: {error.message}; mend it, or move it away"
             raise errors.Conflict(message, code="file_damaged", detail={"file": self.file.name}) from error
@@ -116,9 +106,9 @@ class DocumentOrders(Generic[T]):
         self._document = document
         self._audit = log
 
-    def look(self) -> T:
+    def value_or_last(self) -> T:
         """Return the value, read again if the file has changed; it blocks."""
-        return self._document.look()
+        return self._document.value_or_last()
 
     async def show(self) -> T:
         """Return the value of the file as it is now.
@@ -127,7 +117,7 @@ class DocumentOrders(Generic[T]):
             errors.Conflict: `file_damaged`, the file contains something else.
             errors.Unavailable: `file_unreadable`.
         """
-        return await asyncio.to_thread(self._document.now)
+        return await asyncio.to_thread(self._document.read)
 
     async def replace(self, document: plain.Json, author: authors.Author | None) -> T:
         """Replace the document durably, and return its value, which takes effect at once.
@@ -138,7 +128,7 @@ class DocumentOrders(Generic[T]):
         """
         file = self._document.file
         # Checked before the entry is written, since a refused change is not an order.
-        self._document.made(document)
+        self._document.parse(document)
         facts = {"sha256": plain.sha256(plain.canonical(document))}
         change = audit.Change(
             action=f"{file.name.partition('.')[0]}.changed",
