@@ -147,4 +147,5 @@ async def deliver(
     # The signature covers the bytes of the body; the gateway has read their content, even from a form.
     body, value = await request.body(), request.scope.get(callers.BODY)
     asked_by = await callers.run_of(services, request)
-    return as_json(await services.hooks.deliver(trigger_id, secret, request.headers, body, value, asked_by), status=202)
+    sent = hooks.HookRequest(headers=request.headers, body=body, value=value, asked_by=asked_by)
+    return as_json(await services.hooks.accept(trigger_id, secret, sent), status=202)

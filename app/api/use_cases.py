@@ -61,7 +61,7 @@ class Services:
     conferences: conferences.Conferences  # Conferences of agents.
     retention: control_retention.Retention  # Removal of old runs.
     triggers: triggers.Triggers  # Triggers, which start runs without a person.
-    hooks: hooks.Hooks  # Deliveries from outside.
+    hooks: hooks.Hooks  # Incoming webhooks.
     endpoints: endpoints.Endpoints  # Endpoints that receive messages about runs.
     max_message_bytes: int  # Largest message that a client of the WebSocket may send.
     catalogue: recipes.Catalogue  # Recipes.

@@ -32,7 +32,7 @@ class Unattended:
     """The parts that work without a person."""
 
     triggers: triggers.Triggers  # Use cases of triggers.
-    hooks: hooks.Hooks  # Use cases of deliveries from outside.
+    hooks: hooks.Hooks  # Use cases of incoming webhooks.
     endpoints: endpoints.Endpoints  # Use cases of notifications.
     questions: plan_questions.PlanQuestions  # Questions of plans; called with each plan that is written.
     scheduler: scheduler.TriggerScheduler  # Starts due occurrences.

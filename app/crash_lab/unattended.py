@@ -19,6 +19,7 @@ from app.domain import budgets, limits, triggers
 from app.domain.authors import LOCAL
 from app.services import requests
 from app.services.notifications import requests as notification_requests
+from app.services.triggers import hooks
 from app.services.triggers import requests as trigger_requests
 
 NAME = "unattended"  # Name in reports.
@@ -26,7 +27,7 @@ KINDS: tuple[triggers.Kind, ...] = ("webhook", "files", "schedule")
 """Triggers in the order of their runs; one after the other, so that files have the same names."""
 
 _KEY = "crashtest"
-_DELIVERY = {"webhook-id": "msg_crashtest"}
+_HOOK_REQUEST = hooks.HookRequest(headers={"webhook-id": "msg_crashtest"}, body=b"{}", value={})
 _FILE = "crashtest-drop.txt"
 _MESSAGES = "messages.jsonl"
 # One write per message: a kill must not leave half a message.
@@ -146,7 +147,7 @@ def _how(kind: triggers.Kind) -> dict[str, Any]:
 
 async def _deliver(application: bootstrap.Application, asked: Unattended) -> None:
     _, _, trigger_id, secret = (asked.noted("address") or "").split("/")
-    await application.unattended.hooks.deliver(trigger_id, secret, _DELIVERY, b"{}", {})
+    await application.unattended.hooks.accept(trigger_id, secret, _HOOK_REQUEST)
 
 
 async def _started(application: bootstrap.Application, kind: triggers.Kind, tried: Tried, pause: Pause) -> str:

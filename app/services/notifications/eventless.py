@@ -76,7 +76,7 @@ class EventlessMessages:
     def _of(self, trigger: triggers.Trigger) -> Iterator[notifications.Message]:
         oldest = clock.stamp(self._clock.now() - KEPT)
         for refused in trigger.history:
-            # Who sends a delivery without a signature is unknown; it must not be able to send messages.
+            # Who sends a request without a signature is unknown; it must not be able to send messages.
             if refused.result != "refused" or refused.at < oldest or refused.occurrence == hooks.NAME_OF_UNSIGNED:
                 continue
             reason = str(self._masker.mask(refused.reason or ""))

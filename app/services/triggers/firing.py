@@ -1,7 +1,7 @@
 """Firing: turns the waiting occurrences of a trigger into runs, exactly one for each, even after a crash."""
 
 # Why: docs/decisions/0330. An occurrence of a schedule, or a new file, waits in the trigger's file before its run is
-# started, and leaves it afterwards, with its result. The sender of a delivery to a webhook repeats unanswered requests,
+# started, and leaves it afterwards, with its result. The sender of a request to a webhook repeats unanswered ones,
 # so its run is started at once, and it waits in the file only if the overlap policy queues it. The idempotency key of
 # the run closes the gap in both cases: after a kill the same occurrence finds its run.
 
@@ -63,13 +63,13 @@ class Firing:
         await self._repository.put(trigger)
         return trigger
 
-    async def deliver(
+    async def start_or_queue(
         self, trigger: triggers.Trigger, arrived: triggers.Waiting, asked_by: str | None = None
     ) -> tuple[triggers.Occurrence, str]:
         """Start the run of a new occurrence, or let it wait; return its result and the state of its run.
 
         Args:
-            asked_by: Run whose agent or command has sent the delivery.
+            asked_by: Run whose agent or command has sent the request.
 
         Raises:
             errors.ControlRoomError: its run cannot be started.

@@ -1,4 +1,4 @@
-"""Incoming webhooks: accept deliveries with the secret of their address and a valid signature."""
+"""Incoming webhooks: accept requests with the secret of their address and a valid signature."""
 
 from __future__ import annotations
 
@@ -16,20 +16,30 @@ from app.services.triggers import pointers
 from app.services.triggers.firing import Firing
 from app.services.triggers.repository import TriggerRepository
 
-_DELIVERY_HEADERS: Mapping[str, tuple[str, ...]] = {
+_ID_HEADERS: Mapping[str, tuple[str, ...]] = {
     "github": ("x-github-delivery",),
     "standard": ("webhook-id",),
     "none": ("webhook-id", "idempotency-key", "x-github-delivery"),
 }
-NAME_OF_UNSIGNED = "unsigned"  # Name of the occurrence in a history for deliveries without a valid signature.
+NAME_OF_UNSIGNED = "unsigned"  # Name of the occurrence in a history for requests without a valid signature.
 
 _NO_SECRET = "0" * 64
 _EVENT_CHARACTERS = 80
 
 UNSIGNED = timedelta(minutes=1)
-"""Shortest time between two entries in the history about deliveries without a valid signature."""
+"""Shortest time between two entries in the history about requests without a valid signature."""
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookRequest:
+    """A request to the address of a webhook; users read of it as a delivery."""
+
+    headers: Mapping[str, str]  # Its headers, by their lower-case names.
+    body: bytes  # Its body, which the signature covers.
+    value: plain.Json  # Parsed content of the body.
+    asked_by: str | None = None  # Run whose agent or command has sent it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +55,7 @@ class HookOutcome(shapes.Shape):
 
 
 class Hooks:
-    """Accepts deliveries."""
+    """Accepts requests."""
 
     def __init__(self, *, repository: TriggerRepository, firing: Firing, clock: clock.Clock, ids: clock.Ids) -> None:
         self._repository = repository
@@ -53,39 +63,26 @@ class Hooks:
         self._clock = clock
         self._ids = ids
 
-    async def deliver(
-        self,
-        trigger_id: str,
-        secret: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        value: plain.Json,
-        asked_by: str | None = None,
-    ) -> HookOutcome:
-        """Start the run of a delivery; a repeated delivery finds its run.
-
-        Args:
-            headers: Headers of the request, by their lower-case names.
-            value: Parsed content of the body.
-            asked_by: Run whose agent or command has sent the delivery.
+    async def accept(self, trigger_id: str, secret: str, request: HookRequest) -> HookOutcome:
+        """Start the run of a request; a repeated request finds its run.
 
         Raises:
             errors.NotFound: `hook_not_found`: the address does not exist.
             errors.RequestInvalid: `signature_invalid`; `hook_refused`: the run cannot be started, for a reason that
                 the trigger's history holds.
-            errors.WriteFailed, errors.Unavailable: it may be delivered again later.
+            errors.WriteFailed, errors.Unavailable: it may be sent again later.
         """
-        # Before the lock, so that deliveries without a secret do not delay those with one.
-        await self._admitted(trigger_id, secret, headers, body)
+        # Before the lock, so that requests without a secret do not delay those with one.
+        await self._admit(trigger_id, secret, request)
         async with self._repository.lock(trigger_id):
             trigger = await self._repository.find(trigger_id)
             if trigger is None or trigger.webhook is None:
                 raise _unknown()
-            event = headers.get("x-github-event") if trigger.webhook.scheme == "github" else None
+            event = request.headers.get("x-github-event") if trigger.webhook.scheme == "github" else None
             arrived = triggers.Waiting(
-                occurrence=self._name(trigger.webhook.scheme, headers),
+                occurrence=self._name(trigger.webhook.scheme, request.headers),
                 due_at=clock.stamp(self._clock.now()),
-                args=pointers.resolved(value, trigger.args_from),
+                args=pointers.resolved(request.value, trigger.args_from),
                 subject=event and event[:_EVENT_CHARACTERS],
             )
             if (reason := _unwanted(trigger, event)) is not None:
@@ -94,13 +91,13 @@ class Hooks:
             known = next((each for each in trigger.history[::-1] if each.occurrence == arrived.occurrence), None)
             if known is not None and known.result in ("started", "repeated"):
                 return await self._noted(trigger, arrived.ended("repeated", arrived.due_at, known.run_id))
-            outcome, status = await self._firing.deliver(trigger, arrived, asked_by)
+            outcome, status = await self._firing.start_or_queue(trigger, arrived, request.asked_by)
         if outcome.result == "refused":
             message = "the delivery started no run; the history of the trigger says why"
             raise errors.RequestInvalid(message, code="hook_refused")
         return HookOutcome(result=outcome.result, run_id=outcome.run_id, status=status or None, reason=outcome.reason)
 
-    async def _admitted(self, trigger_id: str, secret: str, headers: Mapping[str, str], body: bytes) -> None:
+    async def _admit(self, trigger_id: str, secret: str, request: HookRequest) -> None:
         trigger = await self._repository.find(trigger_id)
         webhook = trigger.webhook if trigger is not None else None
         expected = _NO_SECRET if webhook is None else webhook.secret_sha256
@@ -109,6 +106,7 @@ class Hooks:
         if not hmac.compare_digest(given, expected) or webhook is None:
             raise _unknown()
         signing, now = webhook.signing_secret or "", self._clock.now().timestamp()
+        headers, body = request.headers, request.body
         unsigned = webhook.scheme == "github" and not pointers.is_signed_github(signing, headers, body)
         if unsigned or (webhook.scheme == "standard" and not pointers.is_signed_standard(signing, headers, body, now)):
             stale = f", or its timestamp differs from now by more than {pointers.TOLERANCE_SECONDS} s"
@@ -131,12 +129,12 @@ class Hooks:
             _log.warning("a delivery without a signature is not noted: %s", fault.message, extra={"code": fault.code})
 
     async def _noted(self, trigger: triggers.Trigger, outcome: triggers.Occurrence) -> HookOutcome:
-        # Each delivery during a pause has its own entry, since none of them is made up for.
+        # Each request during a pause has its own entry, since none of them is made up for.
         await self._repository.put(trigger.noted(outcome) if trigger.paused else trigger.noted_newest(outcome))
         return HookOutcome(result=outcome.result, run_id=outcome.run_id, status=None, reason=outcome.reason)
 
     def _name(self, scheme: str, headers: Mapping[str, str]) -> str:
-        given = next((headers[name] for name in _DELIVERY_HEADERS[scheme] if headers.get(name)), None)
+        given = next((headers[name] for name in _ID_HEADERS[scheme] if headers.get(name)), None)
         if given is None:
             return self._ids.token("delivery-")
         return given if re.fullmatch(r"[A-Za-z0-9._-]{1,64}", given) else plain.sha256(given.encode())[:32]

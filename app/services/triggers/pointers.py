@@ -1,4 +1,4 @@
-"""Pointers and signatures: read values from an occurrence, and verify the sender of a delivery."""
+"""Pointers and signatures: read values from an occurrence, and verify the sender of a request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from app.domain import json_text, plain
 
-TOLERANCE_SECONDS = 300  # Longest difference between the timestamp of a delivery and now (Standard Webhooks).
+TOLERANCE_SECONDS = 300  # Longest difference between the timestamp of a request and now (Standard Webhooks).
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the form of a secret, not one
 """Prefix of a secret of Standard Webhooks."""
 
@@ -73,7 +73,7 @@ def signature(key: bytes, message_id: str, timestamp: int | str, body: bytes) ->
 
 
 def is_signed_standard(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> bool:
-    """Return whether a delivery has a valid signature of Standard Webhooks and a recent timestamp."""
+    """Return whether a request has a valid signature of Standard Webhooks and a recent timestamp."""
     key, sent = key_of(secret), headers.get("webhook-timestamp", "")
     if key is None or not re.fullmatch(r"[0-9]{1,12}", sent) or abs(now - int(sent)) > TOLERANCE_SECONDS:
         return False
@@ -85,6 +85,6 @@ def is_signed_standard(secret: str, headers: Mapping[str, str], body: bytes, now
 
 
 def is_signed_github(secret: str, headers: Mapping[str, str], body: bytes) -> bool:
-    """Return whether a delivery has a valid signature in GitHub's form."""
+    """Return whether a request has a valid signature in GitHub's form."""
     expected = f"sha256={hmac.digest(secret.encode(), body, hashlib.sha256).hex()}"
     return hmac.compare_digest(headers.get(GITHUB_SIGNATURE, "").encode(), expected.encode())
