@@ -142,7 +142,7 @@ async def show_recipe_graph(services: ServicesDep, recipe_id: _RecipeId) -> Resp
 )
 async def examine_request(services: ServicesDep, request: Request, body: request_models.StartBody) -> Response:
     """Return steps, agents with their readiness, the worst case of agent calls, and problems. Nothing is started."""
-    wanted = await scoping.started(services, callers.caller_of(request), body.request(None))
+    wanted = await scoping.scope_start(services, callers.caller_of(request), body.request(None))
     return as_json(await services.preflight.report(wanted, scoping.limits_of(request)))
 
 

@@ -139,7 +139,7 @@ async def fork_run(
     wanted = dataclasses.replace(
         body.request() if body else fork_requests.ForkRequest(), idempotency_key=idempotency_key
     )
-    await scoping.forked(services, callers.caller_of(request), run_id, wanted)
+    await scoping.refuse_fork(services, callers.caller_of(request), run_id, wanted)
     asked_by = await callers.run_of(services, request, wanted.parent_run_id)
     forked = await services.runs.forks.fork(run_id, wanted, author, asked_by=asked_by)
     headers = {"Location": f"/api/runs/{forked.run_id}"}
@@ -151,5 +151,5 @@ async def preview_order(services: ServicesDep, request: Request, run_id: RunId, 
     """Show which steps a resume or a fork would perform again, and what it would cost at most. Nothing is written."""
     wanted = body.request()
     # A resume has no labels and no parent.
-    await scoping.forked(services, callers.caller_of(request), run_id, wanted)
+    await scoping.refuse_fork(services, callers.caller_of(request), run_id, wanted)
     return responses.as_json(await services.runs.previews.report(run_id, body.order, wanted))

@@ -85,10 +85,10 @@ class Gateway:
         self._warnings: connections.Warnings = state.warnings
         self._clock = clock
         self._ids = ids
-        self._admit: ASGIApp = self._admitted
+        self._handler: ASGIApp = self._admit
         if origins := callers.allowed_origins(server):
-            self._admit = CORSMiddleware(
-                self._admitted,
+            self._handler = CORSMiddleware(
+                self._admit,
                 allow_origins=origins,
                 allow_methods=["*"],
                 allow_headers=["*"],
@@ -106,7 +106,7 @@ class Gateway:
             # Before CORS, whose middleware answers preflights itself.
             refusal = self._site.refusal(scope)
             if refusal is None:
-                await self._admit(scope, receive, answer.send)
+                await self._handler(scope, receive, answer.send)
             else:
                 await self._refuse(refusal, scope, receive, answer.send)
         except key_watch.Ended:
@@ -124,7 +124,7 @@ class Gateway:
         """Answer lists of runs directly, too, since the code for their forms is loaded."""
         self._at = {**self._at, ("GET", "/api/runs"): _list}
 
-    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Pages contain no data, and a browser must be able to load the one that signs in.
         shown = scope["type"] == "http" and not scope["path"].startswith(_DATA)
         if shown and self._pages is not None and self._pages.serves(scope):
@@ -141,17 +141,17 @@ class Gateway:
             await self._refuse(refusal, scope, receive, send)
             return
         async with self._token.while_valid(scope, receive, send) as (receive, send):
-            await self._served(scope, receive, send)
+            await self._serve(scope, receive, send)
 
-    async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._conversed(scope, receive, send)
+            await self._serve_websocket(scope, receive, send)
         elif scope["method"] == "HEAD":
-            await self._head(scope, receive, send)
+            await self._answer_head(scope, receive, send)
         else:
-            await self._bounded(scope, receive, send)
+            await self._serve_http(scope, receive, send)
 
-    async def _conversed(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == callers.SOCKET_PATH:
             await self._app(scope, receive, send)
             return
@@ -173,7 +173,7 @@ class Gateway:
             return refusals.problem(error)
         return None
 
-    async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         value = None
         if _has_body(scope):
             bodies = self._bodies or await self._load_forms()
@@ -185,7 +185,7 @@ class Gateway:
                 return
             receive, value = body.again, body.value
             scope[callers.BODY] = value
-        await self._answered(scope, receive, send, value)
+        await self._answer(scope, receive, send, value)
 
     async def _load_forms(self) -> request_models.BodyLimits:
         # The forms are loaded on a thread once the service is ready; an earlier request with a body waits for them.
@@ -196,7 +196,7 @@ class Gateway:
         self._at = {**self._at, ("POST", "/api/runs"): _start}
         return self._bodies
 
-    async def _answered(self, scope: Scope, receive: Receive, send: Send, value: object = None) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, value: object = None) -> None:
         services = _services(scope)
         # Matching the route, solving dependencies and reading parameters cost several times as much as direct answers.
         # Direct answers are a second way besides the routes, so they may only return what the routes would: for an
@@ -205,7 +205,7 @@ class Gateway:
         found = await direct(services, scope, value) if services is not None else None
         await (found or self._app)(scope, receive, send)
 
-    async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer_head(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer HEAD with the status and headers of GET, without starting a stream."""
 
         async def head(message: Message) -> None:
@@ -215,7 +215,7 @@ class Gateway:
                 raise _HeadSent
 
         try:
-            await self._answered({**scope, "method": "GET"}, receive, head)
+            await self._answer({**scope, "method": "GET"}, receive, head)
         except _HeadSent:
             return
 
@@ -313,7 +313,7 @@ async def start(
     """Start a run and return the answer."""
     caller = callers.caller_of(connection)
     if caller.limits is not None:
-        request = await scoping.started(services, caller, request)
+        request = await scoping.scope_start(services, caller, request)
     asked_by = await callers.run_of(services, connection, request.parent_run_id)
     found = await services.runs.start(request, author=author, asked_by=asked_by)
     headers = {"Location": f"/api/runs/{found.run_id}"}

@@ -209,7 +209,7 @@ async def resume_run(
 ) -> Response:
     """Continue a failed or cancelled run from the failed step, or from an earlier one."""
     wanted = body.request() if body else requests.ResumeRequest()
-    await scoping.conversing(services, callers.caller_of(request), wanted.args)
+    await scoping.refuse_conversation(services, callers.caller_of(request), wanted.args)
     return as_json(await services.runs.resume(run_id, wanted, author))
 
 
@@ -218,7 +218,7 @@ async def mark_run(
     services: ServicesDep, request: Request, run_id: RunId, author: AuthorDep, body: MarksBody
 ) -> Response:
     """Change a run's labels or its pin, in any state. A pinned run is never pruned."""
-    await scoping.labelled(services, callers.caller_of(request), run_id, body.marks().labels)
+    await scoping.refuse_labels(services, callers.caller_of(request), run_id, body.marks().labels)
     return as_json(await services.runs.mark(run_id, body.marks(), author))
 
 

@@ -71,7 +71,9 @@ async def check(services: Services | None, caller: access.Caller, need: roles.Ne
         await look(services, limits, place)
 
 
-async def started(services: Services, caller: access.Caller, request: requests.StartRequest) -> requests.StartRequest:
+async def scope_start(
+    services: Services, caller: access.Caller, request: requests.StartRequest
+) -> requests.StartRequest:
     """Return a request for a run, completed with the labels of its caller's scope if it names none.
 
     Raises:
@@ -87,11 +89,11 @@ async def started(services: Services, caller: access.Caller, request: requests.S
     if (limits.recipes and names_none) or not limits.covers(request.recipe_id or "", request.labels):
         raise out_of_scope(caller, "this run would not be among")
     await _below(services, limits, request.parent_run_id, request.runs_above)
-    await conversing(services, caller, request.args)
+    await refuse_conversation(services, caller, request.args)
     return await _superseding(services, caller, limits, request)
 
 
-async def labelled(
+async def refuse_labels(
     services: Services, caller: access.Caller, run_id: str, changes: Mapping[str, str | None] | None
 ) -> None:
     """Refuse labels that would move a run, or a fork of it, out of the scope of its caller.
@@ -104,7 +106,7 @@ async def labelled(
         raise out_of_scope(caller, "with these labels the run would not be among")
 
 
-async def forked(
+async def refuse_fork(
     services: Services,
     caller: access.Caller,
     run_id: str,
@@ -118,12 +120,12 @@ async def forked(
         errors.RequestInvalid: `unknown_parent`.
     """
     if caller.limits is not None:
-        await labelled(services, caller, run_id, request.labels)
-        await conversing(services, caller, request.args)
+        await refuse_labels(services, caller, run_id, request.labels)
+        await refuse_conversation(services, caller, request.args)
         await _below(services, caller.limits, request.parent_run_id, request.runs_above)
 
 
-async def conversing(services: Services, caller: access.Caller, args: Mapping[str, Any] | None) -> None:
+async def refuse_conversation(services: Services, caller: access.Caller, args: Mapping[str, Any] | None) -> None:
     """Refuse arguments that continue a conversation last used by a run outside of the caller's scope.
 
     Raises:
@@ -138,7 +140,7 @@ async def conversing(services: Services, caller: access.Caller, args: Mapping[st
         raise errors.NotFound(message, code="unknown_agent_session")
 
 
-async def planned(services: Services, caller: access.Caller, new: plan_requests.NewPlan) -> plan_requests.NewPlan:
+async def scope_plan(services: Services, caller: access.Caller, new: plan_requests.NewPlan) -> plan_requests.NewPlan:
     """Return a requested plan, completed with the labels of its caller's scope if it names none.
 
     Raises:
@@ -154,7 +156,7 @@ async def planned(services: Services, caller: access.Caller, new: plan_requests.
         raise out_of_scope(caller, "runs of this plan would not be among")
     await _below(services, limits, new.parent_run_id, new.runs_above)
     for task in new.tasks:
-        await conversing(services, caller, task.args)
+        await refuse_conversation(services, caller, task.args)
     return new
 
 

@@ -38,7 +38,7 @@ _Check: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
 async def _conversing(services: ServicesDep, request: Request) -> _Check:
-    return lambda args: scoping.conversing(services, callers.caller_of(request), args)
+    return lambda args: scoping.refuse_conversation(services, callers.caller_of(request), args)
 
 
 _Conversing = Annotated[_Check, Depends(_conversing)]

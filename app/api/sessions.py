@@ -94,7 +94,7 @@ async def create_plan(
 
     No task starts before a person has approved and started the plan.
     """
-    new = await scoping.planned(services, callers.caller_of(request), body.plan(idempotency_key))
+    new = await scoping.scope_plan(services, callers.caller_of(request), body.plan(idempotency_key))
     created = await authored.create(new, await callers.run_of(services, request, new.parent_run_id))
     return shown(created.plan, 200 if created.existed else 201, place=True)
 
