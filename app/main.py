@@ -244,7 +244,7 @@ def _services(
         inventory=application.inventory,
         health=application.health,
         metrics=application.metrics,
-        upkeep=application.upkeep,
+        maintenance=application.maintenance,
         # With the guard's own ring, a change of a key is in force as soon as the request is answered.
         keys=application.keys if ring is None else application.keys.over(ring),
         budgets=application.budgets,

@@ -16,7 +16,7 @@ from app.api.responses import as_json, declared
 from app.api.use_cases import Services
 from app.domain import access, issues
 from app.services import issue_texts
-from app.services import issues as control_issues
+from app.services import issues as issue_services
 
 router = routers.router(prefix="/api/issues", tags=["issues"])
 
@@ -58,13 +58,13 @@ class IssueBody(BaseModel):
     session_id: str | None = Field(
         None, description="Work session of the issue; by default that of the run or of the receipts."
     )
-    receipts: Annotated[list[_ReceiptId], Field(max_length=control_issues.RECEIPTS)] = Field(
+    receipts: Annotated[list[_ReceiptId], Field(max_length=issue_services.RECEIPTS)] = Field(
         default_factory=list, description="Receipts that serve as evidence."
     )
 
-    def issue(self, idempotency_key: str | None) -> control_issues.NewIssue:
+    def issue(self, idempotency_key: str | None) -> issue_services.NewIssue:
         """Return the issue that the body and its header describe."""
-        return control_issues.NewIssue(
+        return issue_services.NewIssue(
             **(dict(self) | {"receipts": tuple(self.receipts)}), idempotency_key=idempotency_key
         )
 
@@ -86,13 +86,13 @@ class IssueEditBody(BaseModel):
         description="Expected revision; the change is refused with `issue_changed` if the issue has a different one.",
     )
 
-    def edit(self, matched: int | None) -> control_issues.Edit:
+    def edit(self, matched: int | None) -> issue_services.Edit:
         """Return the change from the body and its header.
 
         Raises:
             errors.RequestInvalid: they name different revisions.
         """
-        return control_issues.Edit(**(dict(self) | {"revision": request_models.seen_revision(self.revision, matched)}))
+        return issue_services.Edit(**(dict(self) | {"revision": request_models.seen_revision(self.revision, matched)}))
 
 
 @router.get(
@@ -166,18 +166,18 @@ async def edit_issue(
     return _shown(await services.issues.edit(issue_id, body.edit(queries.revision(if_match)), author))
 
 
-async def _refuse_outside(services: Services, limits: access.Scope, new: control_issues.NewIssue) -> None:
+async def _refuse_outside(services: Services, limits: access.Scope, new: issue_services.NewIssue) -> None:
     """Refuse an issue that its limited caller could not see, or that names things outside of its scope."""
     if new.run_id is None:
         message = "is required: your key is limited to some runs, and sees only their issues"
         raise refusals.invalid([errors.Flaw(path="$.run_id", code="missing", message=message)])
     if not await services.runs.is_within(new.run_id, limits):
-        raise control_issues.unknown("run", "run_id", new.run_id)
+        raise issue_services.unknown("run", "run_id", new.run_id)
     for index, receipt_id in enumerate(new.receipts):
         try:
             await scoping.see_receipt(services, limits, {"receipt_id": receipt_id})
         except errors.NotFound as error:
-            raise control_issues.unknown("receipt", f"receipts[{index}]", receipt_id) from error
+            raise issue_services.unknown("receipt", f"receipts[{index}]", receipt_id) from error
 
 
 def _shown(issue: issues.Issue, status: int = 200, **headers: str) -> Response:

@@ -49,7 +49,7 @@ class RepairBody(BaseModel):
 )
 async def verify_run(services: ServicesDep, run_id: RunId) -> Response:
     """Verify a run's start file, journals and blobs, without changing them."""
-    return as_json(await services.upkeep.verify(run_id))
+    return as_json(await services.maintenance.verify(run_id))
 
 
 @router.post(
@@ -71,7 +71,7 @@ async def repair_run(
     body: Annotated[RepairBody | None, Body()] = None,
 ) -> Response:
     """Cut a damaged run back to its intact prefix and leave it paused. The damaged files are kept."""
-    return as_json(await services.upkeep.repair(run_id, author, dry_run=body is not None and body.dry_run))
+    return as_json(await services.maintenance.repair(run_id, author, dry_run=body is not None and body.dry_run))
 
 
 @router.post(
@@ -86,7 +86,7 @@ async def repair_run(
 )
 async def collect(services: ServicesDep, author: AuthorDep, body: CollectBody) -> Response:
     """Remove blobs and logs in object storage that no run references, at most 1,000 at a time."""
-    return as_json(await services.upkeep.collect(body.older_than_seconds, author, dry_run=body.dry_run))
+    return as_json(await services.maintenance.collect(body.older_than_seconds, author, dry_run=body.dry_run))
 
 
 @router.get(
@@ -116,5 +116,5 @@ async def verify_all(
     ] = None,
 ) -> Response:
     """Verify all stored data, page by page, without changing it."""
-    found = await services.upkeep.verify_page(cursor, limit)
+    found = await services.maintenance.verify_page(cursor, limit)
     return as_json(list(found.reports), headers=queries.next_link(request, found.cursor))

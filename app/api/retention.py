@@ -10,7 +10,7 @@ from starlette.responses import Response
 from app.api import refusals, request_models, responses, routers
 from app.api.dependencies import AuthorDep, ServicesDep
 from app.domain import retention
-from app.services import retention as control_retention
+from app.services import retention as retention_services
 
 router = routers.router(prefix="/api", tags=["runs"])
 
@@ -79,7 +79,7 @@ class PolicyBody(BaseModel):
 
     model_config = request_models.strict({"rules": [{"older_than_seconds": 2592000, "status": ["done"]}]})
 
-    rules: Annotated[list[RuleBody], Field(max_length=control_retention.MOST_RULES)] = Field(
+    rules: Annotated[list[RuleBody], Field(max_length=retention_services.MOST_RULES)] = Field(
         description="The rules; each applies independently."
     )
 
@@ -87,7 +87,7 @@ class PolicyBody(BaseModel):
 @router.post(
     "/runs/prune",
     summary="Remove old runs",
-    responses=responses.declared(control_retention.PruneReport, *refusals.WRITE, "bulk_count_differs"),
+    responses=responses.declared(retention_services.PruneReport, *refusals.WRITE, "bulk_count_differs"),
 )
 async def prune_runs(services: ServicesDep, body: PruneBody, author: AuthorDep) -> Response:
     """Remove finished runs by age, state, label and size, or only list them. Pinned and needed runs are kept."""

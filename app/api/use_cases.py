@@ -24,11 +24,11 @@ from app.services import (
     preflight,
     project_documents,
     recipes,
+    retention,
     routing,
     runs,
     statistics,
 )
-from app.services import retention as control_retention
 from app.services.notifications import endpoints
 from app.services.plans import plans
 from app.services.triggers import hooks, triggers
@@ -59,7 +59,7 @@ class Services:
     conversation_service: conversations.ConversationService  # Recipes and prompts in conversations.
     plans: plans.Plans  # Session plans.
     conferences: conferences.Conferences  # Conferences of agents.
-    retention: control_retention.Retention  # Removal of old runs.
+    retention: retention.Retention  # Removal of old runs.
     triggers: triggers.Triggers  # Triggers, which start runs without a person.
     hooks: hooks.Hooks  # Incoming webhooks.
     endpoints: endpoints.Endpoints  # Endpoints that receive messages about runs.
@@ -70,7 +70,7 @@ class Services:
     inventory: inventory.Inventory  # Tools and agents.
     health: health.Health  # Readiness.
     metrics: telemetry.Metrics  # Metrics.
-    upkeep: maintenance.Maintenance  # Verification and repair.
+    maintenance: maintenance.Maintenance  # Verification and repair.
     keys: keys.Keys  # API keys.
     budgets: budgets.Budgets  # Budgets of several runs together.
     prices: project_documents.DocumentOrders[prices.Prices]  # Prices of models.

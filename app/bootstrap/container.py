@@ -44,8 +44,12 @@ from app.services import (
     conferences,
     conversation_binding,
     explanations,
+    gates,
     health,
     inventory,
+    issues,
+    keys,
+    maintenance,
     recipes,
     routing,
     runs,
@@ -53,12 +57,7 @@ from app.services import (
     statistics,
 )
 from app.services import conversations as conversation_services
-from app.services import gates as control_gates
-from app.services import issues as control_issues
-from app.services import keys as key_services
-from app.services import maintenance as control_upkeep
-from app.services.plans import planner as control_planner
-from app.services.plans import plans as control_plans
+from app.services.plans import planner, plans
 from app.storage import agent_sessions, conversation_retention, memory_store
 from app.storage.disk import disk_health
 from app.tools import checks, commands, file_performers, issue_performer, moves, tool_performer
@@ -72,15 +71,15 @@ class Application:
     """The application, as the HTTP interface and the command line use it."""
 
     runs: runs.Runs  # Use cases of runs.
-    gates: control_gates.Gates  # Use cases of gates.
+    gates: gates.Gates  # Use cases of gates.
     commands: supervisor.Supervisor  # Runs the programs that runs of this process start.
     explanations: explanations.Explanations  # Explains why runs do not move.
     statistics: statistics.Statistics  # Counts and sums over all runs.
     budgets: budgets.Budgets  # Use cases of budgets.
-    issues: control_issues.Issues  # Use cases of issues.
+    issues: issues.Issues  # Use cases of issues.
     conversation_service: conversation_services.ConversationService  # Use cases of conversations with agents.
-    plans: control_plans.Plans  # Use cases of session plans.
-    planner: control_planner.Planner  # Loads the runs of session plans when they have something to do.
+    plans: plans.Plans  # Use cases of session plans.
+    planner: planner.Planner  # Loads the runs of session plans when they have something to do.
     conferences: conferences.Conferences  # Use cases of conferences.
     unattended: Unattended  # Triggers, notifications and retention.
     starter: starting.Starter  # Completes start requests; also for dry runs.
@@ -90,8 +89,8 @@ class Application:
     health: health.Health  # Readiness of the service.
     metrics: telemetry.Metrics  # Counters and histograms.
     masker: plain.Masker  # Masks secrets.
-    upkeep: control_upkeep.Maintenance  # Use cases of verification and repair.
-    keys: key_services.Keys  # API keys.
+    maintenance: maintenance.Maintenance  # Use cases of verification and repair.
+    keys: keys.Keys  # API keys.
     store: Store  # Run folders; an empty store in memory if a reader found no data directory.
     conversations: conversation_claims.ConversationClaims  # Claims on conversations with agents.
     engine: Engine  # Executes runs.
@@ -334,7 +333,7 @@ def _application(
         health=_health(store, engine, planner, unattended),
         metrics=metrics,
         masker=equipment.masker,
-        upkeep=control_upkeep.Maintenance(store=store, engine=engine, forget=use_cases.forget),
+        maintenance=maintenance.Maintenance(store=store, engine=engine, forget=use_cases.forget),
         keys=api_keys_of(chosen, store, platform),
         store=store,
         conversations=claims,
@@ -348,7 +347,7 @@ def _capabilities(speaking: backends.Backends) -> dict[str, str | None]:
     return {capabilities.TOOLS: None, capabilities.COMMANDS: None, **prompts}
 
 
-def _health(store: Store, engine: Engine, planner: control_planner.Planner, unattended: Unattended) -> health.Health:
+def _health(store: Store, engine: Engine, planner: planner.Planner, unattended: Unattended) -> health.Health:
     def working() -> None:
         planner.check()
         unattended.check()

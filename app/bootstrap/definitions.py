@@ -11,8 +11,7 @@ from app.bootstrap import spending
 from app.bootstrap.catalogue import catalogue_of
 from app.bootstrap.platform import Platform
 from app.domain import keys
-from app.services import definition_cache, faults, recipes, routing, starting
-from app.services import workspaces as control_workspaces
+from app.services import definition_cache, faults, recipes, routing, starting, workspaces
 from app.storage import keys as key_files
 from app.storage import layout
 from app.tools import registry as tools
@@ -26,7 +25,7 @@ class Definitions:
     definition_cache: definition_cache.DefinitionCache  # Definitions to which recipes may refer.
     catalogue: recipes.Catalogue  # The recipes.
     route: Callable[[str], routing.RoutingResult]  # Chooses the recipe for a description.
-    workspaces: control_workspaces.Workspaces  # Folders in which runs may work.
+    workspaces: workspaces.Workspaces  # Folders in which runs may work.
     starter: starting.Starter  # Completes start requests.
     terms: spending.Terms  # Prices and policies of calls and runs.
 
@@ -35,7 +34,7 @@ def definitions_of(chosen: settings.Settings, people: configuration.Roster, plat
     """Return the parts from which runs of a project are made."""
     project = chosen.project
     found = catalogue_of(chosen, people, platform.clock, platform.dialects, elsewhere=platform.elsewhere)
-    allowed = control_workspaces.Workspaces(
+    allowed = workspaces.Workspaces(
         project=project.project, allowed_roots=project.allowed_roots, data_directory=project.data_directory
     )
     terms = spending.terms_of(project, people.backends, platform)

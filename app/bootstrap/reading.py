@@ -225,7 +225,7 @@ class Reading:
         return keys.Keys(ring, self.store.audit, time, clock.RandomIds(), has_token=has_token)
 
     @cached_property
-    def upkeep(self) -> maintenance.Maintenance:
+    def maintenance(self) -> maintenance.Maintenance:
         """Return the use cases of verification."""
         from app.services import maintenance
 

@@ -11,9 +11,7 @@ from app.domain import access, plain, plans
 from app.engine import run_engine
 from app.processes import supervisor
 from app.services import conversations as conversation_services
-from app.services import explanations, inventory, runs
-from app.services import gates as control_gates
-from app.services import issues as control_issues
+from app.services import explanations, gates, inventory, issues, runs
 from app.services import keys as key_services
 from app.services import statistics as statistic_services
 from app.storage import agent_sessions
@@ -36,9 +34,9 @@ def inventory_of(definitions: Definitions, store: Store, engine: Engine) -> inve
 
 def gates_of(
     use_cases: runs.Runs, store: Store, engine: Engine, platform: Platform, masker: plain.Masker
-) -> control_gates.Gates:
+) -> gates.Gates:
     """Return the use cases of gates."""
-    return control_gates.Gates(
+    return gates.Gates(
         store=store,
         engine=engine,
         drivers=platform.drivers,
@@ -58,11 +56,9 @@ def api_keys_of(chosen: settings.Settings, store: Store, platform: Platform) -> 
     return key_services.Keys(ring, store.audit, platform.clock, platform.ids, has_token=has_token)
 
 
-def issues_of(store: Store, platform: Platform, masker: plain.Masker) -> control_issues.Issues:
+def issues_of(store: Store, platform: Platform, masker: plain.Masker) -> issues.Issues:
     """Return the use cases of issues."""
-    return control_issues.Issues(
-        issue_store=store.issues, store=store, clock=platform.clock, ids=platform.ids, masker=masker
-    )
+    return issues.Issues(issue_store=store.issues, store=store, clock=platform.clock, ids=platform.ids, masker=masker)
 
 
 def conversation_service_of(

@@ -68,7 +68,7 @@ class FolderClient:
     async def verify_all(self) -> AsyncGenerator[list[JsonObject], None]:
         cursor: str | None = None
         while True:
-            found = await self.application.upkeep.verify_page(cursor, _VERIFIED_PER_PAGE)
+            found = await self.application.maintenance.verify_page(cursor, _VERIFIED_PER_PAGE)
             yield [dict(report) for report in found.reports]
             if (cursor := found.cursor) is None:
                 return

@@ -51,10 +51,10 @@ gates.add_command(
 def answer(place: options.Place, as_json: bool, gate_id: str, **reply: Any) -> int:
     """Answer a question; without --server, continue its run and those that wait for it, and return the exit code."""
     from app.cli import following
-    from app.services import gates as control_gates
+    from app.services import gates as gate_services
 
     async def work(client: Client) -> int:
-        decided = await client.call(use_cases.answer_gate, gate_id, control_gates.Reply(**reply))
+        decided = await client.call(use_cases.answer_gate, gate_id, gate_services.Reply(**reply))
         exit_codes.shown(decided, as_json, functools.partial(gate_formats.answered, decision=reply["decision"]))
         if not client.executes:
             return exit_codes.ExitCode.DONE

@@ -40,9 +40,9 @@ def issues() -> None:
 @options.anywhere
 def list_(place: options.Place, as_json: bool, status: str, **filters: Any) -> int:
     """List issues, newest first; open ones by default."""
-    from app.domain import issues as engine_issues
+    from app.domain import issues as domain_issues
 
-    query = engine_issues.IssueQuery(status=None if status == "all" else status, **filters)
+    query = domain_issues.IssueQuery(status=None if status == "all" else status, **filters)
     return exit_codes.shown(place.ask(use_cases.list_issues, query), as_json, formats.issues)
 
 
@@ -62,9 +62,9 @@ issues.add_command(shown(use_cases.show_issue, formats.issue, "Show an issue in 
 @options.anywhere
 def open_(place: options.Place, as_json: bool, **fields: Any) -> int:
     """Create an issue."""
-    from app.services import issues as control_issues
+    from app.services import issues as issue_services
 
-    new = control_issues.NewIssue(**fields)
+    new = issue_services.NewIssue(**fields)
     return exit_codes.shown(place.ask(use_cases.open_issue, new), as_json, formats.issue)
 
 
@@ -105,8 +105,8 @@ def edit_(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> in
 
 
 def _edited(place: options.Place, as_json: bool, issue_id: str, **fields: Any) -> int:
-    from app.services import issues as control_issues
+    from app.services import issues as issue_services
 
-    wanted = control_issues.Edit(**fields)
+    wanted = issue_services.Edit(**fields)
     changed = place.ask(use_cases.edit_issue, issue_id, wanted)
     return exit_codes.shown(changed, as_json, formats.issue)

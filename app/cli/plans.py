@@ -70,9 +70,9 @@ def create(place: options.Place, as_json: bool, detach: bool, **given: Any) -> i
 @options.anywhere
 def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
     """List plans, newest first."""
-    from app.domain import plans as engine_plans
+    from app.domain import plans as domain_plans
 
-    query = engine_plans.PlanQuery(**filters)
+    query = domain_plans.PlanQuery(**filters)
     return exit_codes.shown(place.ask(plan_use_cases.list_plans, query), as_json, plan_formats.plans)
 
 

@@ -104,7 +104,7 @@ def prune(
 )
 async def collect_objects(folder: FolderClient, older_than_seconds: int, dry_run: bool) -> JsonObject:
     """Remove objects that no run names, or count them."""
-    return await folder.application.upkeep.collect(older_than_seconds, authors.LOCAL, dry_run=dry_run)
+    return await folder.application.maintenance.collect(older_than_seconds, authors.LOCAL, dry_run=dry_run)
 
 
 @click.command()

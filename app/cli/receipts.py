@@ -24,9 +24,9 @@ def receipts() -> None:
 @options.anywhere
 def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
     """List receipts, session by session, oldest first."""
-    from app.domain import receipts as engine_receipts
+    from app.domain import receipts as domain_receipts
 
-    query = engine_receipts.ReceiptQuery(**filters)
+    query = domain_receipts.ReceiptQuery(**filters)
     return exit_codes.shown(place.ask(use_cases.list_receipts, query), as_json, _table)
 
 

@@ -154,9 +154,9 @@ def fire(
     place: options.Place, as_json: bool, trigger_id: str, given: tuple[str, ...], idempotency_key: str | None
 ) -> int:
     """Start a run of a trigger now; without --server it executes in this process."""
-    from app.services.triggers import triggers as control_triggers
+    from app.services.triggers import triggers as trigger_services
 
-    order = control_triggers.Fire(
+    order = trigger_services.Fire(
         args=arguments.collect(given, None),
         idempotency_key=idempotency_key,
         parent_run_id=arguments.parent_run_id(),

@@ -143,19 +143,19 @@ async def delete_run(folder: FolderClient, run_id: str) -> None:
 @use_case("GET /api/runs/{run_id}/verification")
 async def verify_run(folder: FolderClient, run_id: str) -> JsonObject:
     """Check a run's start, journals and blobs."""
-    return await folder.application.upkeep.verify(run_id)
+    return await folder.application.maintenance.verify(run_id)
 
 
 @use_case("POST /api/runs/{run_id}/repair", body=lambda run_id: {"dry_run": True})
 async def plan_repair(folder: FolderClient, run_id: str) -> JsonObject:
     """Return what a repair would cut off."""
-    return await folder.application.upkeep.repair(run_id, dry_run=True)
+    return await folder.application.maintenance.repair(run_id, dry_run=True)
 
 
 @use_case("POST /api/runs/{run_id}/repair", Access.CHANGE)
 async def repair_run(folder: FolderClient, run_id: str) -> JsonObject:
     """Cut a damaged run back to its intact prefix."""
-    return await folder.application.upkeep.repair(run_id, authors.LOCAL)
+    return await folder.application.maintenance.repair(run_id, authors.LOCAL)
 
 
 @use_case("POST /api/conferences", Access.START)

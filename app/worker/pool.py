@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from app import errors
-from app.domain import authors, operations, records, runs, states, views
-from app.domain import gates as engine_gates
-from app.domain import inputs as engine_inputs
+from app.domain import authors, gates, operations, records, runs, states, views
+from app.domain.inputs import Delivery
 from app.domain.limits import RunLimits
 from app.engine import aio, open_steps, ports, run_engine, run_equipment, stores, superseding
 from app.worker import inputs, orphans, recovery, resting, stall_watch
@@ -179,14 +178,14 @@ class Pool:
     # -- inputs
 
     async def deliver(
-        self, run_id: str, key: str, delivery: engine_gates.Answer | engine_inputs.Delivery, attempt: int | None = None
+        self, run_id: str, key: str, delivery: gates.Answer | Delivery, attempt: int | None = None
     ) -> records.Record:
         if self._recovery is not None and not self._inputs.is_open(run_id, key):
             # Until recovery has finished, the pool does not know its runs.
             await self.recovered()
         return await self._deliveries.deliver(run_id, key, delivery, attempt)
 
-    def open_gates(self, run_id: str | None = None) -> list[engine_gates.OpenGate]:
+    def open_gates(self, run_id: str | None = None) -> list[gates.OpenGate]:
         resting_gates, delivered = resting.open_gates(self._active.active_runs, run_id), self._inputs.is_open
         return self._inputs.open_gates(run_id) + [
             gate for gate in resting_gates if not delivered(gate.run_id, gate.key)

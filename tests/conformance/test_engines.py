@@ -60,7 +60,7 @@ async def test_recipes_of_every_language_are_done(bench: Bench, recipe_id: str):
     names = [line.key.rpartition("/")[2].partition("#")[0] for line in loaded.records]
     assert loaded.start.dialect == dialect
     assert [name for name in names if name in wanted] == wanted
-    assert (await bench.service.upkeep.verify(run_id))["ok"]
+    assert (await bench.service.maintenance.verify(run_id))["ok"]
 
 
 @pytest.mark.slow

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from app.domain import issues as engine_issues
+from app.domain import issues
 from app.storage import issues as stored
 from app.storage.disk import os_disk
 from app.storage.index.sql import index as sql_index
 from tests.integration import served
 from tests.integration.project import Project
 
-LISTED = set(engine_issues.IssueSummary.__slots__)
+LISTED = set(issues.IssueSummary.__slots__)
 
 
 async def add(service: served.Served, **body: Any) -> dict[str, Any]:
@@ -351,7 +351,7 @@ async def index(tmp_path: Path) -> AsyncIterator[sql_index.SqlIndex]:
         }
         for n in range(10_000)
     )
-    await made.put_issues([engine_issues.summary(record) for record in records])
+    await made.put_issues([issues.summary(record) for record in records])
     yield made
     await made.close()
 
@@ -374,7 +374,7 @@ async def check_pages(index: sql_index.SqlIndex, query: dict[str, Any], tmp_path
     with sqlite3.connect(tmp_path / "index.db") as database:
         plan = " ".join(str(row) for row in database.execute(asked))
     found, cursor = [], None
-    while page := await index.list_issues(engine_issues.IssueQuery(limit=1000, cursor=cursor, **query)):
+    while page := await index.list_issues(issues.IssueQuery(limit=1000, cursor=cursor, **query)):
         found += page
         cursor = (page[-1].created_at, page[-1].issue_id)
     wanted = {"kind": 5000, "status": 2000, "run_id": 100, "session_id": 0}
@@ -418,7 +418,7 @@ async def test_many_files_are_read_once(project: Project, monkeypatch: pytest.Mo
 
 def test_the_store_is_the_port() -> None:
     """The issue store has every method of its port."""
-    names = [name for name in vars(engine_issues.IssueStore) if not name.startswith("_")]
+    names = [name for name in vars(issues.IssueStore) if not name.startswith("_")]
 
     assert [name for name in names if not callable(getattr(stored.Issues, name, None))] == []
 

@@ -125,4 +125,4 @@ async def test_a_worker_with_a_replaced_disk_continues_its_run(machines: Machine
         await machines.work("a")
 
         await begun_again(scene, run_id)
-        assert (await service.upkeep.verify(run_id))["ok"]
+        assert (await service.maintenance.verify(run_id))["ok"]

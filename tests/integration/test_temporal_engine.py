@@ -166,7 +166,7 @@ async def test_tools_and_agents_run_as_on_the_embedded_engine(scene: Scene, tmp_
         wanted = [(line.key, line.operation, line.output) for line in (await application.store.read(other)).records]
     found = [(line.key, line.operation, line.output) for line in (await scene.service.store.read(run_id)).records]
     assert found == wanted
-    assert (await scene.service.upkeep.verify(run_id))["ok"]
+    assert (await scene.service.maintenance.verify(run_id))["ok"]
 
 
 async def test_a_child_that_does_not_end_in_time_is_cancelled(scene: Scene):

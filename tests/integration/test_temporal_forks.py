@@ -39,7 +39,7 @@ async def test_a_fork_performs_no_step_that_it_takes_over(scene: Scene):  # noqa
     assert await performed(scene, made.run_id) == len(paid) < await performed(scene, source)
     assert all(line.usage is None for line in kept)
     assert any(line.usage is not None for line in paid)
-    assert (await scene.service.upkeep.verify(made.run_id))["ok"]
+    assert (await scene.service.maintenance.verify(made.run_id))["ok"]
 
 
 @pytest.mark.slow

@@ -125,7 +125,7 @@ async def test_another_worker_continues_a_killed_workers_run(scene: Scene, worke
     lines = (await scene.service.store.read(run_id)).records
     assert [(line.key, line.attempt) for line in lines] == [("first", 1), ("second", 2), ("third", 1)]
     assert (await scene.there("first"), await scene.there("third")) == ("x\n", "z\n")
-    assert (await scene.service.upkeep.verify(run_id))["ok"]
+    assert (await scene.service.maintenance.verify(run_id))["ok"]
 
 
 async def test_a_worker_that_slept_too_long_writes_no_line(
@@ -148,7 +148,7 @@ async def test_a_worker_that_slept_too_long_writes_no_line(
 
     lines = (await scene.service.store.read(run_id)).records
     assert [(line.key, line.attempt) for line in lines] == [("first", 1), ("second", 2), ("third", 1)]
-    assert (await scene.service.upkeep.verify(run_id))["ok"]
+    assert (await scene.service.maintenance.verify(run_id))["ok"]
 
 
 async def test_a_server_that_lost_its_database_loses_no_run(

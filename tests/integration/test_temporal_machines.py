@@ -167,7 +167,7 @@ async def test_a_run_is_executed_by_a_worker_of_another_machine(scene: Scene, ma
 
     loaded = await scene.service.store.read(run_id)
     assert loaded.decisions.placed == (machines.project.root / ".machine-a/data_directory_id").read_text().strip()
-    assert (await scene.service.upkeep.verify(run_id))["ok"]
+    assert (await scene.service.maintenance.verify(run_id))["ok"]
 
 
 @pytest.mark.slow
@@ -225,7 +225,7 @@ async def test_a_worker_of_another_machine_takes_over(scene: Scene, machines: Ma
 
     assert lines_of(await scene.service.store.read(run_id)) == [("first", 1), ("second", 2), ("third", 1)]
     assert scene.text("second").split() == ["a", "b"]
-    assert (await scene.service.upkeep.verify(run_id))["ok"]
+    assert (await scene.service.maintenance.verify(run_id))["ok"]
 
 
 @pytest.mark.slow
@@ -250,7 +250,7 @@ async def test_a_worker_that_slept_past_its_lease_keeps_its_result_aside(
 
     assert lines_of(await scene.service.store.read(run_id)) == [("first", 1), ("second", 2), ("third", 1)]
     assert scene.text("third").split() == ["b"]
-    assert (await scene.service.upkeep.verify(run_id))["ok"]
+    assert (await scene.service.maintenance.verify(run_id))["ok"]
 
 
 @pytest.mark.slow
@@ -267,7 +267,7 @@ async def test_a_cancel_does_not_wait_for_a_frozen_worker(
     await scene.service.engine.cancel(run_id)
     assert await scene.ended(run_id, seconds=100) is states.RunState.CANCELLED
 
-    assert (await scene.service.upkeep.verify(run_id))["ok"]
+    assert (await scene.service.maintenance.verify(run_id))["ok"]
 
 
 @pytest.mark.slow

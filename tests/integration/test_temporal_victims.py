@@ -141,7 +141,7 @@ async def test_every_run_is_done_with_each_step_recorded_once(
         for run_id in started:
             lines = (await service.store.read(run_id)).records
             assert [line.key for line in lines] == NAMES
-            assert (await service.upkeep.verify(run_id))["ok"]
+            assert (await service.maintenance.verify(run_id))["ok"]
 
 
 async def _are_done(scene: Scene, started: list[str]) -> None:

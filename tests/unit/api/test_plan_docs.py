@@ -11,7 +11,7 @@ import pytest
 
 from app.api import plan_requests, routes
 from app.cli import plan_formats, plans
-from app.domain import plans as engine_plans
+from app.domain import plans as domain_plans
 from app.domain.plans import PlanState, TaskState
 from app.services.plans import requests
 
@@ -78,10 +78,10 @@ def test_examples_are_plans() -> None:
 
 def test_the_checklist_on_the_page_equals_the_output() -> None:
     """The checklist on the page equals the command's output for that plan."""
-    task = engine_plans.Task
+    task = domain_plans.Task
     scene, audit = "creative_draft_scene", "analytical_consistency"
     question = "Which themes? Which scenes?"
-    shown = engine_plans.Plan(
+    shown = domain_plans.Plan(
         session_id="sp_5h2m9q0x7c1v8b3n",
         status=PlanState.RUNNING,
         intent="Scenes 21 and 22",

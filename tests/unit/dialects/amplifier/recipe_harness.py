@@ -14,7 +14,7 @@ from app.domain import decisions, library, operations, plain, records
 from app.domain.states import RunState
 from app.engine import ports, probes, refusal_performers, resume_rules, runner
 from app.engine.run_equipment import Equipment
-from app.services import arguments as control_arguments
+from app.services import arguments
 from tests.unit.engine import logs, samples
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -155,7 +155,7 @@ class Run:
     def __init__(self, document: Any, args: Mapping[str, Any] | None = None, **facts: Any) -> None:
         self.recipe = parsed(document)
         fitting = {**dict.fromkeys(self.recipe.args_schema["required"], ""), **(args or {})}
-        given = {"args": control_arguments.fit(fitting, self.recipe), "working_dir": "/workspace/My Project"}
+        given = {"args": arguments.fit(fitting, self.recipe), "working_dir": "/workspace/My Project"}
         spots = (spot for spot in walk.spots(self.recipe.document) if isinstance(spot, walk.Spot))
         named = {spot.step["agent"] for spot in spots if "agent" in spot.step}
         self.disk = logs.Disk(

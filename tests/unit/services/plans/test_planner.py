@@ -12,7 +12,7 @@ import pytest
 from app import errors
 from app.domain import plans, states
 from app.services import gate_inbox
-from app.services import gates as control_gates
+from app.services import gates as gate_services
 from app.services import requests as run_requests
 from app.services.plans import facts, requests, scoping
 from tests.unit.services.plans import chores, plan_harness
@@ -159,7 +159,7 @@ async def test_a_task_waiting_for_a_person_takes_no_capacity(tmp_path: Path) -> 
     await harness.crash()
     await harness.restart()
     for shown in gates:
-        await harness.application.gates.answer(shown.gate.gate_id, control_gates.Reply(decision="approve"))
+        await harness.application.gates.answer(shown.gate.gate_id, gate_services.Reply(decision="approve"))
     plan = await harness.rested(session_id)
 
     assert plan.status is plans.PlanState.DONE
