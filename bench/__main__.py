@@ -44,10 +44,10 @@ def main(words: Sequence[str] | None = None) -> int:
 def _report(given: argparse.Namespace, extent: rounds.Extent, found: rounds.Found) -> None:
     around = surroundings.look(given.place)
     drawn = charts.drawn(found, extent.workloads, report.OURS) if given.output is not None else {}
-    names = {name: f"{given.output.stem}-{name}.svg" for name in drawn}
-    told = report.markdown(found, extent, around, charts=tuple(names.values()))
-    for name, chart in drawn.items():
-        given.output.with_name(names[name]).write_text(chart, encoding="utf-8")
+    files = {f"{given.output.stem}-{name}.svg": chart for name, chart in drawn.items()}
+    told = report.markdown(found, extent, around, charts={file: chart.title for file, chart in files.items()})
+    for file, chart in files.items():
+        given.output.with_name(file).write_text(chart.svg, encoding="utf-8")
     if given.json is not None:
         given.json.write_text(json.dumps(_raw(found, around), indent=1) + "\n", encoding="utf-8")
     if given.output is not None:

@@ -28,14 +28,25 @@ class Bar:
     """Colour of the bar."""
 
 
-def drawn(found: rounds.Found, measured: Sequence[workload.Workload], own_label: str) -> dict[str, str]:
-    """Return the charts by name, as SVG documents, without those that have no measured values."""
-    charts = {"bars": _svg("Beside what it must reach: 1 is the bar, shorter is better", [*_reached(found, measured)])}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A drawing of figures."""
+
+    title: str
+    """What it shows."""
+    svg: str
+    """The drawing, as an SVG document."""
+
+
+def drawn(found: rounds.Found, measured: Sequence[workload.Workload], own_label: str) -> dict[str, Chart]:
+    """Return the charts by name, without those that have no measured values."""
+    reached = [*_reached(found, measured)]
+    charts = {"bars": _chart("Beside what it must reach: 1 is the bar, shorter is better", reached)} if reached else {}
     for key, line in [(each.key, line) for each in workload.COMPARISONS for line in each.lines]:
         compared = [*_compared(found, key, line, own_label)]
         if len(compared) > 1:
-            charts[f"{key}-{line.value}".lower().replace("_", "-").replace(".", "-")] = _svg(line.says, compared)
-    return {name: chart for name, chart in charts.items() if chart}
+            charts[f"{key}-{line.value}".lower().replace("_", "-").replace(".", "-")] = _chart(line.says, compared)
+    return charts
 
 
 def _reached(found: rounds.Found, measured: Sequence[workload.Workload]) -> Iterator[Bar]:
@@ -60,10 +71,8 @@ def _compared(found: rounds.Found, key: str, line: figures.Line, own_label: str)
             yield Bar(says=product.label, value=result.figure.median, caption=caption, colour=colour)
 
 
-def _svg(title: str, bars: Sequence[Bar]) -> str:
+def _chart(title: str, bars: Sequence[Bar]) -> Chart:
     """Return a chart of bars, on a logarithmic scale if the longest is more than fifty times the shortest."""
-    if not bars:
-        return ""
     longest, shortest = max(bar.value for bar in bars), min(max(bar.value, _LEAST) for bar in bars)
     logarithmic = longest > 50 * shortest
 
@@ -87,7 +96,7 @@ def _svg(title: str, bars: Sequence[Bar]) -> str:
             f'<rect x="{_LEFT}" y="{y + 4}" width="{max(end, 1.0)}" height="16" rx="2" fill="{bar.colour}"/>',
             f'<text x="{_LEFT + end + 6}" y="{y + 16}">{escape(bar.caption)}</text>',
         ]
-    return "\n".join([*lines, "</svg>", ""])
+    return Chart(title=title, svg="\n".join([*lines, "</svg>", ""]))
 
 
 def _short(text: str, most: int = 46) -> str:

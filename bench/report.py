@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bench import figures, rounds, surroundings, workload
 from bench.others.product import REMARKS
@@ -13,10 +13,12 @@ OURS = "Control Room"
 """Name of the program among products."""
 
 _EXPLAINED = """\
-Each figure is the median over all repetitions, the smallest and the largest in parentheses. A repetition has a process
-and a fresh folder of its own; a round is one repetition of everything, and the rounds follow one another. A ratio is
-made within a repetition. appends/s is what a single thread reached in the same minute on the same disk, appending lines
-of 300 bytes to one file with an `fdatasync` after each: machines are noisy, and ratios travel better than figures."""
+Each figure is the median over all repetitions, the smallest and the largest in parentheses. A repetition has a
+process and a fresh folder of its own; a round is one repetition of everything, and the rounds follow one another.
+"beside it" is a measurement for comparison from the same repetition, and the ratio is the figure divided by it. A
+bar is the target of the figure or, where there is one, of the ratio. appends/s is what a single thread reached in
+the same minute on the same disk, appending lines of 300 bytes to one file with an `fdatasync` after each: machines
+are noisy, and ratios travel better than figures."""
 _QUICK = "Made with `--quick`: sizes are small, and the figures mean nothing."
 _PROMISED = """\
 A figure says little without what was made durable for it. All are set up so that a step that counts as done outlives
@@ -29,28 +31,32 @@ _OUR_PROMISE = (
 _COMPARED = """\
 The same work done by what could be picked instead, on the same machine and in the same rounds; each in an environment
 of its own. After a figure in ms stands how many bare appends fit into it, after steps/s how many steps were finished
-for each bare append. "absent" is told below."""
+for each bare append."""
 
 
 def markdown(
-    found: rounds.Found, extent: rounds.Extent, place: surroundings.Surroundings, charts: Sequence[str] = ()
+    found: rounds.Found,
+    extent: rounds.Extent,
+    place: surroundings.Surroundings,
+    charts: Mapping[str, str] | None = None,
 ) -> str:
     """Return the report as a document.
 
     Args:
-        charts: Names of the files with its charts, beside it.
+        charts: Titles of its charts, by the names of the files beside it that contain them.
     """
+    shown = [f"![{title}]({file})" for file, title in (charts or {}).items()]
     paragraphs = [
         "# Benchmark",
         _made(extent, place),
         *([_QUICK] if extent.quick else ()),
+        _EXPLAINED,
         _table(_HEAD, _rows(found, extent.workloads)),
         "\n".join(f"- **{each.key}**: {each.title}" for each in extent.workloads),
-        _EXPLAINED,
         *_failures(found),
-        *_shown(charts[:1]),
+        *_shown(shown[:1]),
         *_comparison(found),
-        *_shown(charts[1:]),
+        *_shown(shown[1:]),
         *_promises(found),
     ]
     return "\n\n".join(map(_wrapped, paragraphs)) + "\n"
@@ -151,7 +157,7 @@ def _comparison(found: rounds.Found) -> Iterator[str]:
 
 def _shown(charts: Sequence[str]) -> Iterator[str]:
     if charts:
-        yield "\n".join(f"![{name}]({name})" for name in charts)
+        yield "\n".join(charts)
 
 
 def _promises(found: rounds.Found) -> Iterator[str]:

@@ -21,7 +21,7 @@ def _found(**products: float) -> rounds.Found:
 
 def _drawn(found: rounds.Found) -> dict[str, ET.Element]:
     drawn = charts.drawn(found, [registry.WORKLOADS["W1"]], "Ours <1>")
-    return {name: ET.fromstring(chart) for name, chart in drawn.items()}
+    return {name: ET.fromstring(chart.svg) for name, chart in drawn.items()}
 
 
 def _bars(chart: ET.Element) -> list[float]:
