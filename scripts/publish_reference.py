@@ -157,7 +157,7 @@ def _meaning(option: click.Option, context: click.Context) -> str:
 
 
 def _option(option: click.Option, context: click.Context) -> str:
-    name = " / ".join(option.opts)
+    name = " / ".join([*option.opts, *option.secondary_opts])
     if option.is_flag:
         return name
     return f"{name} {option.make_metavar(context)}".replace("|", "\\|")

@@ -303,5 +303,5 @@ def _pauses(document: Any) -> dict[Model, datetime]:
 
 
 def _damaged(place: str, message: str) -> errors.Conflict:
-    text = f"rate_limits.json in the data directory: {place} {message}; mend it, or remove the file"
+    text = f"rate_limits.json in the data directory: {place} {message}; fix it, or remove the file"
     return errors.Conflict(text, code="file_damaged", detail={"file": "rate_limits.json", "path": place})

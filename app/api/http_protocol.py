@@ -290,10 +290,10 @@ class Protocol(httptools_impl.HttpToolsProtocol):
             self.transport.abort()
         elif self._in_body:
             seconds = self._limits.body_seconds
-            self._refuse(408, "body_too_slow", f"the body of a request must be complete {seconds:g} s after its head")
+            self._refuse(408, "body_too_slow", f"a request's body must be complete within {seconds:g} s of its head")
         elif self._begun or self._quiet:
             seconds = self._limits.head_seconds
-            self._refuse(408, "head_too_slow", f"the head of a request must be complete after {seconds:g} s")
+            self._refuse(408, "head_too_slow", f"the head of a request must be complete within {seconds:g} s")
         else:
             self.transport.close()
 

@@ -89,7 +89,7 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     _invalid(
         "unknown_backend",
         "$.args.backend",
-        "there is no backend 'claud'; did you mean claude_code?",
+        "there is no backend 'claud'; did you mean claude-code?",
         backend="claud",
         backends=["claude_code", "scripted"],
     ),
@@ -107,7 +107,7 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         "inline recipes are disabled; set CONTROL_ROOM_INLINE_RECIPES to allow them",
     ),
     _invalid("unknown_dialect", "$.dialect", "unknown dialect 'yaml'; dialects: control_room"),
-    errors.Unroutable("No recipe has task patterns. Or name the recipe in recipe_id."),
+    errors.Unroutable("No recipe has task patterns. To choose the recipe yourself, name it in recipe_id."),
     # -- runs
     _invalid(
         "working_dir_refused",
@@ -178,7 +178,7 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     _invalid(
         "unknown_step",
         "$.from",
-        "the run has no finished step 'drafts' to go back to; there are discover, draft",
+        "the run has no finished step 'drafts' to go back to; its finished steps: discover, draft",
         steps=["discover", "draft"],
     ),
     _invalid(
@@ -194,7 +194,7 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         "no_conversation", "$.conversation", f"run {_RUN} has no conversation to begin again; omit `conversation`"
     ),
     errors.NotFound(
-        f"run {_RUN} has no slot 'drafts'; there are discovery, draft",
+        f"run {_RUN} has no slot 'drafts'; its slots: discovery, draft",
         code="slot_not_found",
         detail={"slots": ["discovery", "draft"]},
     ),
@@ -274,7 +274,7 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     errors.NotFound("there is no budget 'drafts'; there are none", code="budget_not_found", detail={"budgets": []}),
     errors.RequestInvalid("there are 200 budgets already, which is the limit; remove one", code="too_many_budgets"),
     errors.Conflict(
-        "budgets.json in the data directory is not JSON; mend it, or move it away",
+        "budgets.json in the data directory is not JSON; fix it, or move it away",
         code="file_damaged",
         detail={"file": "budgets.json"},
     ),
@@ -300,7 +300,7 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
             )
         ],
     ),
-    _invalid("order_incomplete", "$.order", "names every task once; missing: 3"),
+    _invalid("order_incomplete", "$.order", "the order must name every task once; missing: 3"),
     _invalid("order_unknown_task", "$.order[3]", "there is no task 9"),
     _invalid("order_repeats_task", "$.order[1]", "task 1 is named twice"),
     _invalid("order_breaks_dependency", "$.order[0]", "task 2 depends on 1, and cannot be placed before it"),

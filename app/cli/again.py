@@ -117,7 +117,9 @@ def resume(
 
 @click.command()
 @click.argument("run_id")
-@click.option("--from", "begin", metavar="KEY|LINE", help="First step to perform again.  [default: the failed step]")
+@click.option(
+    "--from", "begin", metavar="KEY|LINE", help="First step performed again.  [default: the first that changes]"
+)
 @click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="Replace an argument; repeatable.")
 @click.option("--current-recipe", is_flag=True, help="Use the recipe's current version.")
 @click.option("--prompt", metavar="TEXT", help="Send TEXT at the step --from instead of the recipe's prompt.")

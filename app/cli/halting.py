@@ -14,7 +14,7 @@ from app.services import gate_inbox
 _RAISED = (
     "control-room runs limits ",
     "control-room budgets set ",
-)  # A run has yet to be continued then.
+)  # After these, the run must still be continued.
 
 
 async def halts(client: Client, run_id: str) -> list[JsonObject]:

@@ -18,7 +18,9 @@ _KINDS |= {"conversation": "conversations", "audit": "audit log"}
 
 @click.command()
 @click.argument("run_id", required=False)
-@click.option("--all", "everything", is_flag=True, help="Check all runs, receipts, plans, issues and conversations.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Check every run, receipt, plan, issue, conversation, and the audit log."
+)
 @options.as_json
 @options.anywhere
 def verify(place: options.Place, as_json: bool, run_id: str | None, everything: bool) -> int:

@@ -43,11 +43,11 @@ def _resume(view: views.RunView) -> str | None:
         why = "it is unpaused instead" if view.status is RunState.PAUSED else _UNENDED
         return why if view.start.owner == "service" and not view.foreign else None
     if view.status is RunState.FAILED and (key := denied_at(view)) is not None:
-        return f"the gate {key!r} was denied, which is final; start it again, or fork it at a step before"
+        return f"the gate {key!r} was denied, which is final; start the run again, or fork it at that gate"
     child = failed_child(view) if view.status is RunState.FAILED else None
     if child is not None and (child.error or {}).get("code") == gates.APPROVAL_DENIED:
         below = f"a gate of run {child.run_id}, which it waited for,"
-        return f"{below} was denied, which is final; start it again, or fork it at a step before"
+        return f"{below} was denied, which is final; start this run again, or fork it at the step that waited"
     return None
 
 

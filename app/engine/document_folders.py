@@ -24,7 +24,7 @@ class Found:
 
 def damaged(path: str, why: object) -> errors.Conflict:
     """Return the error of a document whose file has another content than it must have."""
-    message = f"{path} is damaged: {why}; mend it, or move it away, and restart the service"
+    message = f"{path} is damaged: {why}; fix it, or move it away, and restart the service"
     return errors.Conflict(message, code="file_damaged", detail={"file": path})
 
 

@@ -102,7 +102,7 @@ def _named(living: list[Record], key: str) -> list[Record]:
     if not named:
         steps = list(dict.fromkeys(record.key for record in living))
         there = printable.listed(steps) or "none yet"
-        message = f"the run has no finished step {key!r} to go back to; there are {there}"
+        message = f"the run has no finished step {key!r} to go back to; its finished steps: {there}"
         flaw = errors.Flaw(path="$.from", code="unknown_step", message=message)
         raise errors.RequestInvalid(message, code="unknown_step", flaws=[flaw], detail={"steps": steps[:100]})
     # What was looked up for the step would otherwise be handed to it as it was, e.g. a prompt that was edited since.

@@ -296,7 +296,7 @@ def read(document: Any) -> dict[str, budgets.Budget]:
     try:
         found = [budgets.Budget.from_json(value) for value in document["budgets"]]
     except (KeyError, TypeError, ValueError) as error:
-        message = f"budgets.json in the data directory is not valid: {error}; mend it, or move it away"
+        message = f"budgets.json in the data directory is not valid: {error}; fix it, or move it away"
         raise errors.Conflict(message, code="file_damaged", detail={"file": "budgets.json"}) from error
     return {budget.name: budget for budget in found}
 

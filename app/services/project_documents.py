@@ -91,7 +91,7 @@ class ProjectDocument(Generic[T]):
         try:
             return self.parse(document)
         except errors.InputRefused as error:
-            message = f"{self.file.name} in the data directory: {error.message}; mend it, or move it away"
+            message = f"{self.file.name} in the data directory: {error.message}; fix it, or move it away"
             raise errors.Conflict(message, code="file_damaged", detail={"file": self.file.name}) from error
 
 

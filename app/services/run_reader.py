@@ -184,7 +184,7 @@ class RunReader:
         slot = view.board.slots.get(name)
         if slot is None:
             there = list(view.board.slots)
-            message = f"run {run_id} has no slot {name!r:.80}; there are {', '.join(there) or 'none yet'}"
+            message = f"run {run_id} has no slot {name!r:.80}; its slots: {', '.join(there) or 'none yet'}"
             raise errors.NotFound(message, code="slot_not_found", detail={"slots": there})
         return await self._slot(run_id, name, slot)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from app.services import story_args
 
 _RECIPES_NAMED = 20
-_IDS_TRIED = 8  # Two runs of one second can get the same six random characters.
+_IDS_TRIED = 8  # Two runs created in the same second can get the same six random characters.
 _AT_ONCE = 500  # Values in arguments and options that are processed on the loop.
 
 
@@ -142,7 +142,7 @@ class Starter:
             arguments.check_options(request.options, recipe_version.recipe)
         folder = request.working_dir
         working_dir = self._workspaces.project if folder is None else self._workspaces.choose(folder)
-        # In this order, a later one wins: words of the description, files of the project, values of the request.
+        # Later sources override earlier ones: words of the description, files of the project, values of the request.
         recipe, filled = recipe_version.recipe, self._found(recipe_version.recipe, request, seeds, working_dir)
         args = recipe_version.fit({**seeds, **filled.args, **request.args}, filled.questions)
         self._refuse_unknown_backend(recipe, args)
@@ -329,7 +329,7 @@ class Starter:
         recipes: plain.Json = [
             {"recipe_id": recipe.recipe_id, "task_patterns": list(recipe.task_patterns)} for recipe in there
         ]
-        message = f"{reason}{hint} Or name the recipe in recipe_id."
+        message = f"{reason}{hint} To choose the recipe yourself, name it in recipe_id."
         return errors.Unroutable(message, detail={"reason": reason, "recipes": recipes})
 
     def _choose(self, request: StartRequest) -> tuple[RecipeVersion, Mapping[str, plain.Json]]:

@@ -59,7 +59,7 @@ class ProjectFile:
         try:
             return json_text.read(content.decode())
         except (errors.InputRefused, UnicodeDecodeError) as error:
-            message = f"{self.name} in the data directory is not JSON; mend it, or move it away"
+            message = f"{self.name} in the data directory is not JSON; fix it, or move it away"
             raise errors.Conflict(message, code="file_damaged", detail={"file": self.name}) from error
 
     def signature(self) -> Signature | None:

@@ -218,7 +218,7 @@ async def test_a_wrong_resume_is_refused(service: served.Served, body: Any, code
     shown = await service.show(run_id)
 
     assert (status, problem["code"], shown["status"]) == (400, code, "failed")
-    assert code != "unknown_step" or "there are discover" in problem["detail"]
+    assert code != "unknown_step" or "its finished steps: discover" in problem["detail"]
 
 
 async def test_a_finished_run_is_deleted(service: served.Served) -> None:

@@ -110,7 +110,7 @@ def _limits() -> _Schema:
         "on_interrupted": {
             "type": "string",
             "enum": _ON_INTERRUPTED,
-            "description": "What a restart does with the step in flight: rerun it (default), ask a person, or fail.",
+            "description": "A restart reruns the step in flight (default), pauses the run (ask), or fails the step.",
         },
     }
 

@@ -240,7 +240,7 @@ def _order_flaws(plan: plans.Plan, order: Sequence[int]) -> Iterator[errors.Flaw
     known, places = {task.id: task for task in plan.tasks}, {each: at for at, each in reversed([*enumerate(order)])}
     missing = [task_id for task_id in known if task_id not in places]
     if missing:
-        message = f"names every task once; missing: {', '.join(str(each) for each in missing)}"
+        message = f"the order must name every task once; missing: {', '.join(str(each) for each in missing)}"
         yield errors.Flaw(path="$.order", code="order_incomplete", message=message)
     for at, each in enumerate(order):
         path = f"$.order[{at}]"

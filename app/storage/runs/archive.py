@@ -91,7 +91,7 @@ class Archive:
         if not self._context.disk.has_file(path):
             names = self._context.disk.names(path.rpartition("/")[0])
             there = printable.listed(names) or "none yet"
-            message = f"run {run_id} has no log {name!r:.80}; there are {there}"
+            message = f"run {run_id} has no log {name!r:.80}; its logs: {there}"
             raise errors.NotFound(message, code="log_not_found", detail={"run_id": run_id, "logs": names[:100]})
         return path
 

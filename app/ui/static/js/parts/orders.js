@@ -167,7 +167,7 @@ export function Fork({ run, from = "", onClose }) {
     <p>${FORK}</p>
     <label>From step (empty: the first that your changes concern) <input list="keys" value=${values.from} onInput=${change("from")} /></label>
     <datalist id="keys">${each(run.steps, (step) => html`<option value=${step.key} />`)}</datalist>
-    ${values.from && html`<label>Another task for this step, in place of all of the recipe's words (optional) <textarea rows="3" value=${values.prompt} onInput=${change("prompt")}></textarea></label>
+    ${values.from && html`<label>Another prompt for this step, replacing the recipe's (optional) <textarea rows="3" value=${values.prompt} onInput=${change("prompt")}></textarea></label>
       <label>Another agent for this step (optional) <input value=${values.agent} onInput=${change("agent")} /></label>`}
     <label>Arguments, as JSON <textarea class="mono" rows="4" spellcheck=${false} value=${values.args} onInput=${change("args")}></textarea></label>
     ${fault ? html`<p class="wrong-text">${fault}</p>` : html`<${Preview} id=${run.run_id} body=${{ order: "fork", ...body }} onFound=${setBlocked} />`}<//>`;
