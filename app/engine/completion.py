@@ -77,8 +77,7 @@ class Completion:
         decided, was_shown = self._run_log.loaded.decisions, self._pause_is_shown
         self._pause_is_shown = decided.paused is not None
         if self._pause_is_shown and not was_shown:
-            facts = {"reason": decided.paused, "error": decided.pause_error, "author": decided.paused_by}
-            self._run_log.add_event(EventType.RUN_PAUSED, None, facts)
+            self._add_pause_event(decided.paused, decided.pause_error)
 
     async def park_for_lines(self, missing: MissingLines) -> RunState:
         """Park the run until a person decides what to do about missing journal lines."""
@@ -152,9 +151,7 @@ class Completion:
         self._projection.settle(RunState.PAUSED, reason, error)
         if not self._pause_is_shown:
             self._pause_is_shown = True
-            self._run_log.add_event(
-                EventType.RUN_PAUSED, None, {"reason": reason, "error": error, "author": self._paused_by()}
-            )
+            self._add_pause_event(reason, error)
         await self._storage_retry.commit(self._run_log.flush)
         await self._projection.note(Transition.pause(self._run_id, self._projection.now(), code, reason))
         return RunState.PAUSED
@@ -164,9 +161,10 @@ class Completion:
         masked: dict[str, plain.Json] = self._masker.mask_cut(plain.plain(error.to_json()))
         return masked
 
-    def _paused_by(self) -> Mapping[str, plain.Json] | None:
+    def _add_pause_event(self, reason: str | None, error: Mapping[str, plain.Json] | None) -> None:
         decided = self._run_log.loaded.decisions
-        return decided.paused_by if decided.paused is not None else None
+        author = decided.paused_by if decided.paused is not None else None
+        self._run_log.add_event(EventType.RUN_PAUSED, None, {"reason": reason, "error": error, "author": author})
 
     def _cut_off(self) -> tuple[str, ...]:
         keys = (record.key for record in self._projection.counted if record.finish is not None and record.done)
