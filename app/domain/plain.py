@@ -87,6 +87,14 @@ def encode(value: Json) -> bytes:
         return _ENCODER.encode(value).encode()
 
 
+def readable(value: Json) -> bytes:
+    """Encode a value as a file that people edit: with a line for each part, indented."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2).encode() + b"\n"
+
+
 def encode_lines(values: Iterable[Json]) -> bytes:
     """Encode values, or dataclasses of them, as lines."""
     # The interpreter itself builds the list, since the events of every step pass through here.

@@ -148,7 +148,7 @@ class KeyRing:
     def write(self, found: Sequence[keys.Key]) -> None:
         """Replace the file durably; it blocks. The new keys are valid here at once, and other processes notice them."""
         content = {"version": 1, "keys": [_written(key) for key in found]}
-        whole = plain.encode(content) + b"\n"
+        whole = plain.readable(content)
         if self.common is not None:
             self.common.put(FILE, whole)
             self.reload()

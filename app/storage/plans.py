@@ -171,7 +171,7 @@ class Plans:
         if check is not None:
             # No new file is built if the old one is gone or changed already.
             check()
-        content = plain.encode(plan.to_json()) + b"\n"
+        content = plain.readable(plan.to_json())
         files, reach = self._context.disk, self._context.probes.reach
         if not files.has_file(path):
             # An existing file has a folder with a durable name.

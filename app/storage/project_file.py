@@ -94,7 +94,7 @@ class ProjectFile:
             errors.WriteFailed: it could not be written; the old document is kept.
         """
         try:
-            content = plain.encode(document) + b"\n"
+            content = plain.readable(document)
             if self.common is not None:
                 self.common.put(self.name, content)
                 return

@@ -60,6 +60,13 @@ async def test_storage(service: Planned) -> None:
     assert [path.name for path in service.file(plan).parent.iterdir()] == ["plan.json"]
 
 
+async def test_the_file_is_made_for_editing(service: Planned) -> None:
+    """A plan's file has a line for each field, so that it can be edited by hand and compared."""
+    plan = await service.plan(*sweeping(2), intent="A clean house")
+
+    assert '  "intent": "A clean house",' in service.file(plan).read_text("utf-8").splitlines()
+
+
 async def test_shape(service: Planned) -> None:
     """A plan has the fields of the appendix; a plan of tasks is a user's draft, and its id begins with `sp_`."""
     plan = await service.plan(task("sweep the hall", dod="It is clean"), task("sweep the stairs", 1))

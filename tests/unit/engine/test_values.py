@@ -29,6 +29,7 @@ def test_plain_values_survive_their_encoding(value):
 
     assert json.loads(plain.encode(made)) == made
     assert json.loads(plain.canonical(made)) == made
+    assert json.loads(plain.readable(made)) == made
 
 
 @given(_json)
