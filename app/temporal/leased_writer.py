@@ -75,7 +75,7 @@ class Owner:
 
     def failed(self, step: active_step.ActiveStep, failure: BaseException) -> None:
         """Keep the reason why the step could not be executed, as `LeasedWriter.report`."""
-        self._writer.report(attempt, failure)
+        self._writer.report(step, failure)
 
 
 class LeasedWriter(runner_link.RunnerLink):
