@@ -199,13 +199,13 @@ def _is_answered(record: records.Record) -> bool:
 def _steps(
     living: Iterable[records.Record], kept: AbstractSet[int], why: Reasons, order: Order
 ) -> Iterator[StepPreviewed]:
-    stays: Action = "taken_over" if order == "fork" else "kept"
+    kept_as: Action = "taken_over" if order == "fork" else "kept"
     other: Action = "dropped" if why.finished else "again"
     for record in living:
         is_kept = record.position in kept
         yield StepPreviewed(
             key=record.key,
-            action=stays if is_kept else other,
+            action=kept_as if is_kept else other,
             why=why.kept if is_kept else why.other(record),
             usage=record.usage,
             **fork_requests.fields(record.line),

@@ -12,6 +12,7 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
 from app import errors
@@ -75,10 +76,8 @@ class TemporalEngine:
         """Keeps calls of agents within limits and budgets, for the calls that this process makes."""
         self._clock = equipment.clock
         self.contents = Contents(store)  # Contents of the messages to workflows.
-        children = {operations.ChildRun.kind: steps.ChildStarts(start_child)}
-        equipment = dataclasses.replace(equipment, performers={**equipment.performers, **children})
-        config: Any = {**client.config(), "data_converter": codec.converter(self.contents, self._differs)}
-        self._client = Client(**config)
+        self._client = _with_converter(client, codec.converter(self.contents, self._differs))
+        equipment = _with_children(equipment, start_child)
         self._steps = steps.Steps(store=store, drivers=drivers, equipment=equipment, contents=self.contents)
         self._placement = RunPlacement(store, self._steps.leases, bounds.placement)
         self.live, self._server = live_reports.LiveReports(self._clock), server_watch.ServerWatch(client, self._clock)
@@ -86,12 +85,9 @@ class TemporalEngine:
         claims = Claims(store, self._client, bounds.queue, self._placement)
         self.obstacles = Obstacles(store, claims, self._commands, self._notify)
         """Keeps runs from beginning while other runs are in their way."""
+        roster = worker_roster.WorkerRoster(self._client, bounds.queue, equipment.clock, bounds.services)
         self.remote = RemoteExecution(
-            client=self._client,
-            store=store,
-            roster=worker_roster.WorkerRoster(self._client, bounds.queue, equipment.clock, bounds.services),
-            live=self.live,
-            obstacles=self.obstacles,
+            client=self._client, store=store, roster=roster, live=self.live, obstacles=self.obstacles
         )
         """Shows what workers do."""
         self._registration = registration.Registration(self._client, equipment.clock)
@@ -390,3 +386,13 @@ class TemporalEngine:
         self._death = self._death or error
         self._stopping = True
         self._over.set()
+
+
+def _with_converter(client: Client, data_converter: DataConverter) -> Client:
+    config: Any = {**client.config(), "data_converter": data_converter}
+    return Client(**config)
+
+
+def _with_children(equipment: run_equipment.Equipment, start_child: steps.StartChild) -> run_equipment.Equipment:
+    children = {operations.ChildRun.kind: steps.ChildStarts(start_child)}
+    return dataclasses.replace(equipment, performers={**equipment.performers, **children})
