@@ -18,11 +18,11 @@ def examples(usual: int) -> int:
     return usual * 8 if SEARCHING else max(usual // 2, 1)
 
 
-def passings(story: Sequence[str]) -> list[tuple[str, int]]:
-    """Return the passings of a story's points at which a test kills the process.
+def passings(passed_points: Sequence[str]) -> list[tuple[str, int]]:
+    """Return the passings of points at which a test kills the process.
 
     These are the first and the last passing of each point, or all of them when tests look for new cases.
     """
-    found = [(point, story[: number + 1].count(point)) for number, point in enumerate(story)]
+    found = [(point, passed_points[: number + 1].count(point)) for number, point in enumerate(passed_points)]
     last = dict(found)
     return [(point, nth) for point, nth in found if SEARCHING or nth in (1, last[point])]

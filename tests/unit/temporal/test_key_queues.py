@@ -201,9 +201,9 @@ async def test_earlier_runs_are_cancelled_by_the_scope_of_the_newer_one(policy: 
 @pytest.mark.parametrize("policy", ["queue", "cancel_running"])
 async def test_wherever_a_process_dies_a_key_has_one_holder(policy: concurrency.Policy) -> None:
     """A process may be killed at any point while runs ask, and they ask in another order: one run holds the key."""
-    story = await _asked(policy, None)
-    assert len(story) > 4
-    for kill in examples.passings(story):
+    passed_points = await _asked(policy, None)
+    assert len(passed_points) > 4
+    for kill in examples.passings(passed_points):
         await _asked(policy, kill)
 
 
@@ -218,17 +218,17 @@ async def _asked(policy: concurrency.Policy, kill: tuple[str, int] | None) -> li
         await made(store, 1, policy=policy)
         if policy != "queue":
             await here.ask(0)
-        begun = len(probes.story)
+        begun = len(probes.passed_points)
         if kill is not None:
             probes.at(kill[0], probes.count(kill[0]) + kill[1], lambda: left.append(store.crashed()))
         asking = asyncio.create_task(here.ask(1))
         if kill is None:
             await asking
-            story = probes.story[begun:]
+            passed_points = probes.passed_points[begun:]
         else:
             await asyncio.gather(asking, return_exceptions=True)
             stack.pop_all()
-            store, story = left[0], []
+            store, passed_points = left[0], []
     async with store:
         here = Process(store)
         found = [await here.ask(number) for number in (0, 1)]
@@ -238,7 +238,7 @@ async def _asked(policy: concurrency.Policy, kill: tuple[str, int] | None) -> li
             assert await here.ask(1) is None
         else:
             assert found.count(None) == 1
-    return story
+    return passed_points
 
 
 @given(st.lists(st.tuples(st.sampled_from(["ask", "end", "pause", "die"]), st.integers(0, 4)), max_size=30))

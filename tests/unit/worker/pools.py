@@ -13,7 +13,7 @@ from app.engine import ports, run_engine, stores
 from app.engine import spending as ports_of_spending
 from app.engine.run_equipment import Equipment
 from app.storage import memory_store
-from app.worker import active_run, eviction, pool
+from app.worker import active_run, active_runs, eviction, pool
 from tests.unit.worker import recording, toys
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class Bench:
         self.probes = recording.RecordingProbes()
         self.toolbox = toys.Toolbox()
         self.store = memory_store.MemoryStore(clock=self.clock, probes=self.probes)
-        self.lived: list[str] = []
+        self.points_before_crash: list[str] = []
         """Points passed before the last crash."""
         self.dialects: dict[str, ports.Dialect] = {"toy": toys.TOY}
         self.performers: dict[str, ports.Performer] = {}
@@ -55,6 +55,11 @@ class Bench:
         self._fair_label = fair_label
         self._numbers = itertools.count(1)
         self.pool = self._new_pool()
+
+    @property
+    def active(self) -> active_runs.ActiveRuns:
+        """The runs inside the pool, which its users do not see."""
+        return self.pool._active
 
     async def open(self, *, recover: bool = True) -> Bench:
         """Start the store and the pool."""
@@ -78,21 +83,21 @@ class Bench:
         """Give an order and crash when it passes a point."""
         left = self.crash_when(point, nth)
         given = asyncio.create_task(order)
-        await self.bury(left)
+        await self.take_over(left)
         await asyncio.gather(given, return_exceptions=True)
 
     def crash_when(self, point: str, nth: int, *, lose_unsynced: bool = False) -> asyncio.Future[Left]:
-        """Let the store die at the nth passing of a point from now on; `bury` takes what is left of it."""
+        """Let the store die at the nth passing of a point from now on; `take_over` takes what is left of it."""
         left: asyncio.Future[Left] = asyncio.get_running_loop().create_future()
 
         def die() -> None:
-            self.lived = list(self.probes.story)
+            self.points_before_crash = list(self.probes.passed_points)
             left.set_result((self.store.crashed(lose_unsynced=lose_unsynced), list(self.toolbox.executed)))
 
         self.probes.at(point, self.probes.count(point) + nth, die)
         return left
 
-    async def bury(self, left: asyncio.Future[Left]) -> None:
+    async def take_over(self, left: asyncio.Future[Left]) -> None:
         """Wait for a crash and end the tasks that survived it; their work after the crash is not counted."""
         self.store, executed = await soon(left)
         await abandon()
@@ -153,7 +158,7 @@ class Bench:
 
     async def at_rest(self, run_id: str) -> None:
         """Wait until the pool has released a run."""
-        await self.until(lambda: run_id not in self.pool._active.active_runs)
+        await self.until(lambda: run_id not in self.active.active_runs)
 
     async def executed(self, tried: str) -> None:
         """Wait until an attempt, `key/attempt`, has begun."""
@@ -194,17 +199,17 @@ class Bench:
 
     def is_evicted(self, run_id: str) -> bool:
         """Return whether a run was evicted while its open steps are under way."""
-        loaded = self.pool._active.active_runs.get(run_id)
+        loaded = self.active.active_runs.get(run_id)
         return loaded is not None and loaded.evicted is not None and loaded.task is None
 
     def rests_unread(self, run_id: str) -> bool:
         """Return whether a run rests that this process has only read."""
-        found = self.pool._active.active_runs.get(run_id)
+        found = self.active.active_runs.get(run_id)
         return found is not None and found.evicted is not None and not found.evicted.taken
 
     def active_runs(self, run_ids: list[str]) -> list[active_run.ActiveRun]:
         """Return the active runs with these ids."""
-        return [self.pool._active.active_runs[run_id] for run_id in run_ids]
+        return [self.active.active_runs[run_id] for run_id in run_ids]
 
     async def kinds(self, run_id: str) -> list[str]:
         """Return the types of a run's events."""

@@ -14,7 +14,7 @@ class RecordingProbes:
     """Record which points were passed; `probes.Probes` for tests. Create it on the loop of the test."""
 
     def __init__(self) -> None:
-        self.story: list[str] = []
+        self.passed_points: list[str] = []
         """Every passing, in order."""
         self._counts: Counter[str] = Counter()
         self._acts: dict[tuple[str, int], Act] = {}
@@ -43,7 +43,7 @@ class RecordingProbes:
         return self._counts[point]
 
     def _note(self, point: str) -> None:
-        self.story.append(point)
+        self.passed_points.append(point)
         self._counts[point] += 1
         nth = (point, self._counts[point])
         if nth in self._waiting:

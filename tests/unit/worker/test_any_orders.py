@@ -137,7 +137,7 @@ class Turmoil:
 
     async def has_ended(self, run_id: str) -> bool:
         """Return whether a run has ended and was released."""
-        return RunState(await self.bench.status(run_id)).finished and run_id not in self.bench.pool._active.active_runs
+        return RunState(await self.bench.status(run_id)).finished and run_id not in self.bench.active.active_runs
 
 
 @pytest.mark.parametrize("kept_loaded", [eviction.KEPT_LOADED, 0], ids=["loaded", "evicted"])
@@ -165,6 +165,6 @@ async def test_the_promises_hold(seed: int, kept_loaded: int) -> None:
     status = bench.pool.status()
 
     assert (status.running, status.queued, status.idle) == (0, 0, 0)
-    assert bench.pool._active.capacity._workspaces._holders == {}
+    assert bench.active.capacity._workspaces._holders == {}
 
     await bench.close()

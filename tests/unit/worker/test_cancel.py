@@ -136,21 +136,21 @@ async def test_a_cancelled_run_can_be_resumed() -> None:
     await bench.close()
 
 
-async def story() -> list[str]:
+async def passed_points() -> list[str]:
     """Return the points that an undisturbed run passes."""
     bench = await Bench().open()
     run_id = await bench.create(*PROGRAM)
-    bench.probes.story.clear()
+    bench.probes.passed_points.clear()
     await bench.pool.submit(run_id)
     await bench.ended(run_id)
-    passed = list(bench.probes.story)
+    passed = list(bench.probes.passed_points)
     await bench.close()
     return passed
 
 
 async def test_a_cancel_wins_every_race() -> None:
     """A run whose cancel was answered is never done, whenever the cancel comes; a refused cancel came after the end."""
-    passed = await story()
+    passed = await passed_points()
     for number, point in enumerate(passed):
         await race(point, passed[: number + 1].count(point))
 

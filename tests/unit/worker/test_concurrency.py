@@ -138,8 +138,8 @@ async def test_no_earlier_run_outside_of_a_scope_is_cancelled(crashes: bool) -> 
 @pytest.mark.parametrize("policy", ["cancel_waiting", "cancel_running"])
 async def test_wherever_a_process_dies_the_earlier_ones_are_cancelled(policy: concurrency.Policy) -> None:
     """A process may die at any point between start and end: the restart leads to the same outcome."""
-    story, expected = await _superseding(policy, None)
-    for kill in examples.passings(story):
+    passed_points, expected = await _superseding(policy, None)
+    for kill in examples.passings(passed_points):
         _, found = await _superseding(policy, kill)
         assert found == expected, kill
 
@@ -151,7 +151,7 @@ async def _superseding(policy: concurrency.Policy, kill: tuple[str, int] | None)
     await bench.executed("work/1")
     second = await bench.submit({"tool": "second"}, **keyed())
     third = await bench.create({"tool": "third"}, **keyed(policy=policy))
-    begun = len(bench.probes.story)
+    begun = len(bench.probes.passed_points)
     if kill is None:
         await bench.pool.submit(third)
     else:
@@ -159,16 +159,16 @@ async def _superseding(policy: concurrency.Policy, kill: tuple[str, int] | None)
         order = asyncio.create_task(bench.pool.submit(third))
         if policy == "cancel_waiting":
             order.add_done_callback(lambda _: held.set())
-        await bench.bury(left)
+        await bench.take_over(left)
         await asyncio.gather(order, return_exceptions=True)
         await bench.restart()
     await bench.ended(second)
-    story = bench.probes.story[begun:]
+    passed_points = bench.probes.passed_points[begun:]
     held.set()
     ended = await bench.ended(first, second, third)
     executed = sorted({tried.partition("/")[0] for tried in bench.toolbox.executed})
     await bench.close()
-    return story, [*(state.value for state in ended), *executed]
+    return passed_points, [*(state.value for state in ended), *executed]
 
 
 async def test_a_restart_does_not_cancel_a_run_resumed_since() -> None:

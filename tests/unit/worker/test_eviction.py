@@ -100,7 +100,7 @@ async def test_an_evicted_run_is_freed_without_a_garbage_collection() -> None:
     there = await bench(kept_loaded=1).open()
     run_id = await there.submit(*ASKING)
     await there.shown(run_id, RunState.WAITING)
-    active_run = there.pool._active.active_runs[run_id]
+    active_run = there.active.active_runs[run_id]
     parts: list[weakref.ReferenceType[Any]] = [
         weakref.ref(active_run.runner),
         weakref.ref(there.store._parts.opener.logs[run_id]),
@@ -143,7 +143,7 @@ async def test_a_crowd_at_gates_is_evicted_without_a_wait() -> None:
     there = await bench().open()
     asking = await there.submit({"gate": "ask"})
     await there.shown(asking, RunState.WAITING)
-    active, now = there.pool._active, there.clock.monotonic()
+    active, now = there.active, there.clock.monotonic()
 
     await there.until(lambda: active._evictor._is_quiet(active.active_runs[asking], now))
 
@@ -491,14 +491,14 @@ async def test_a_pause_during_an_eviction_interrupts_the_step(turns: int) -> Non
 async def test_a_kill_at_every_point_of_eviction_and_loading() -> None:
     """A process may die at any point of eviction and loading: the next one asks again, and the run ends the same."""
     there, run_id = await evicted()
-    began = len(there.probes.story)
+    began = len(there.probes.passed_points)
     await pools.soon(there.pool.deliver(run_id, "ask", gates.Answer(decision="approve")))
     await there.ended(run_id)
-    story = there.probes.story
-    first = story.index("pool.before_evict")
+    passed_points = there.probes.passed_points
+    first = passed_points.index("pool.before_evict")
     await there.close()
     for number in range(first, began + 12):
-        await _die_at(story[number], story[: number + 1].count(story[number]))
+        await _die_at(passed_points[number], passed_points[: number + 1].count(passed_points[number]))
 
 
 async def _die_at(point: str, nth: int) -> None:
@@ -510,7 +510,7 @@ async def _die_at(point: str, nth: int) -> None:
         there.advance(eviction.BUSY_PAUSE_SECONDS)
         await pools.idle()
     answer = asyncio.create_task(there.pool.deliver(run_id, "ask", gates.Answer(decision="approve")))
-    await there.bury(left)
+    await there.take_over(left)
     await asyncio.gather(answer, return_exceptions=True)
     await there.restart()
     if "ask" not in pools.ending(await there.store.read(run_id)):

@@ -43,7 +43,7 @@ async def test_a_full_disk_parks_a_run_until_there_is_room() -> None:
         await bench.pool.cancel(run_id)
 
     disk.full = False
-    await bench.advance_until(lambda: run_id not in bench.pool._active.active_runs)
+    await bench.advance_until(lambda: run_id not in bench.active.active_runs)
 
     assert await bench.status(run_id) == "done"
     assert bench.toolbox.executed == ["one/1", "two/1"]
@@ -89,7 +89,7 @@ async def test_a_lost_index_leaves_the_run_unfinished() -> None:
     index.lost = False
     await pools.idle()
     bench.advance(loading.RELOAD_SECONDS)
-    await bench.until(lambda: run_id in bench.pool._active.active_runs)
+    await bench.until(lambda: run_id in bench.active.active_runs)
     await bench.at_rest(run_id)
 
     assert (await bench.status(run_id), bench.store.lags(run_id)) == ("done", False)
@@ -286,6 +286,6 @@ async def test_a_deleted_run_is_not_missed() -> None:
     keeper.set()
 
     assert await bench.ended(fine) == [RunState.DONE]
-    assert gone not in bench.pool._active.active_runs
+    assert gone not in bench.active.active_runs
 
     await bench.close()

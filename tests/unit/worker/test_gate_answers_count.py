@@ -124,7 +124,7 @@ async def test_a_denial_in_another_branch_stays() -> None:
                                                                                    {"tool": "broken"}]}},
     )  # fmt: skip
     await pools.soon(bench.pool.deliver(run_id, "ask", DENY))
-    await bench.advance_until(lambda: run_id not in bench.pool._active.active_runs)
+    await bench.advance_until(lambda: run_id not in bench.active.active_runs)
     bench.toolbox.mend("broken")
     await bench.resumed(run_id)
 

@@ -22,14 +22,14 @@ PROGRAM: tuple[toys.Step, ...] = (
 APPROVE = gates.Answer(decision="approve", message="go on", idempotency_key="k")
 
 
-async def lived(bench: Bench) -> str:
+async def execute(bench: Bench) -> str:
     """Run the program to its end, with its gate approved."""
     run_id = await bench.submit(*PROGRAM)
     # Without a time limit: Python 3.11 may lose the cancellation of a task that waits under one.
     while not bench.pool.open_gates(run_id):  # noqa: ASYNC110
         await asyncio.sleep(0)
     await bench.pool.deliver(run_id, "ask", APPROVE)
-    bench.probes.story.append("answered")
+    bench.probes.passed_points.append("answered")
     await bench.pool.ended(run_id)
     return run_id
 
@@ -38,16 +38,14 @@ async def disturbed(point: str, nth: int, lose_unsynced: bool) -> None:
     """Crash at a point, restart, and check that an accepted answer is valid and a lost one can be repeated."""
     bench = await Bench().open()
     left = bench.crash_when(point, nth, lose_unsynced=lose_unsynced)
-    living = asyncio.create_task(lived(bench))
-    await bench.bury(left)
-    await asyncio.gather(living, return_exceptions=True)
-    accepted = "answered" in bench.lived
+    executing = asyncio.create_task(execute(bench))
+    await bench.take_over(left)
+    await asyncio.gather(executing, return_exceptions=True)
+    accepted = "answered" in bench.points_before_crash
     await bench.restart()
     run_ids = await bench.run_ids()
     if run_ids:
-        await bench.until(
-            lambda: bool(bench.pool.open_gates(run_ids[0])) or run_ids[0] not in bench.pool._active.active_runs
-        )
+        await bench.until(lambda: bool(bench.pool.open_gates(run_ids[0])) or run_ids[0] not in bench.active.active_runs)
         open_again = bench.pool.open_gates(run_ids[0])
 
         assert not (accepted and open_again), (point, nth)
@@ -68,11 +66,11 @@ async def disturbed(point: str, nth: int, lose_unsynced: bool) -> None:
 async def test_an_answer_is_given_or_not(lose_unsynced: bool) -> None:
     """After a crash at any point an accepted answer is valid, and a lost one can be given to the same gate again."""
     bench = await Bench().open()
-    bench.probes.story.clear()
-    await lived(bench)
-    story = [point for point in bench.probes.story if point != "answered"]
+    bench.probes.passed_points.clear()
+    await execute(bench)
+    passed_points = [point for point in bench.probes.passed_points if point != "answered"]
     await bench.close()
-    for point, nth in examples.passings(story):
+    for point, nth in examples.passings(passed_points):
         await disturbed(point, nth, lose_unsynced)
 
 
@@ -86,7 +84,7 @@ async def test_two_answers_race_through_a_crash() -> None:
         asyncio.create_task(bench.pool.deliver(run_id, "ask", gates.Answer(decision=decision)))
         for decision in ("approve", "deny")
     ]
-    await bench.bury(left)
+    await bench.take_over(left)
     await asyncio.gather(*given, return_exceptions=True)
     await bench.restart()
     with pytest.raises(errors.Conflict) as late:

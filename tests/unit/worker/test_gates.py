@@ -296,7 +296,7 @@ async def test_an_answer_on_a_full_disk_is_refused_and_kept() -> None:
         with pytest.raises(errors.WriteFailed):
             await pools.soon(bench.pool.deliver(run_id, "ask", answer))
     disk.full = False
-    await bench.advance_until(lambda: run_id not in bench.pool._active.active_runs)
+    await bench.advance_until(lambda: run_id not in bench.active.active_runs)
 
     assert pools.ending(await bench.store.read(run_id))["ask"][1]["decision"] == "approve"
 

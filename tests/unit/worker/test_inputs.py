@@ -129,14 +129,14 @@ async def test_an_evicted_run_and_one_in_the_queue_take_deliveries() -> None:
     await bench.close()
 
 
-async def lived(bench: Bench) -> str:
+async def execute(bench: Bench) -> str:
     """Run the program to its end."""
     run_id = await bench.submit(*PROGRAM)
     for key, delivery in (("input#1", FIRST), ("input#2", SECOND)):
         while not bench.pool._inputs.is_open(run_id, key):  # noqa: ASYNC110
             await asyncio.sleep(0)
         await bench.pool.deliver(run_id, key, delivery)
-        bench.probes.story.append(f"accepted {key}")
+        bench.probes.passed_points.append(f"accepted {key}")
     await bench.pool.ended(run_id)
     return run_id
 
@@ -145,10 +145,10 @@ async def disturbed(point: str, nth: int, lose_unsynced: bool) -> None:
     """Crash at a point, restart, and repeat a delivery that was not accepted."""
     bench = await Bench().open()
     left = bench.crash_when(point, nth, lose_unsynced=lose_unsynced)
-    living = asyncio.create_task(lived(bench))
-    await bench.bury(left)
-    await asyncio.gather(living, return_exceptions=True)
-    accepted = [each.removeprefix("accepted ") for each in bench.lived if each.startswith("accepted ")]
+    executing = asyncio.create_task(execute(bench))
+    await bench.take_over(left)
+    await asyncio.gather(executing, return_exceptions=True)
+    accepted = [each.removeprefix("accepted ") for each in bench.points_before_crash if each.startswith("accepted ")]
     await bench.restart()
     for run_id in await bench.run_ids():
         known = [line.key for line in (await bench.store.read(run_id)).records]
@@ -173,11 +173,11 @@ async def disturbed(point: str, nth: int, lose_unsynced: bool) -> None:
 async def test_a_delivery_is_accepted_or_not(lose_unsynced: bool) -> None:
     """After a crash at any point an accepted delivery is valid, and any delivery can be repeated."""
     bench = await Bench().open()
-    bench.probes.story.clear()
-    await lived(bench)
-    story = [point for point in bench.probes.story if not point.startswith("accepted")]
+    bench.probes.passed_points.clear()
+    await execute(bench)
+    passed_points = [point for point in bench.probes.passed_points if not point.startswith("accepted")]
     await bench.close()
-    for point, nth in examples.passings(story):
+    for point, nth in examples.passings(passed_points):
         await disturbed(point, nth, lose_unsynced)
 
 

@@ -62,14 +62,14 @@ async def counted(bench: pools.Bench, run_id: str) -> tuple[budgets.BudgetState,
     return await fresh.counted(run_id, in_force), await fresh.standing(ALL)
 
 
-async def story() -> list[tuple[str, int]]:
+async def passed_points() -> list[tuple[str, int]]:
     """Return every passing of a point while a run executes."""
     undisturbed = await bench()
     run_id = await undisturbed.create(*PROGRAM, limits=limits.RunLimits(calls=10, cost_usd=9))
-    undisturbed.probes.story.clear()
+    undisturbed.probes.passed_points.clear()
     await undisturbed.pool.submit(run_id)
     await undisturbed.ended(run_id)
-    passed = list(undisturbed.probes.story)
+    passed = list(undisturbed.probes.passed_points)
     await undisturbed.close()
     seen: Counter[str] = Counter()
     found = []
@@ -85,7 +85,7 @@ async def dies_at(point: str, nth: int, *, lose_unsynced: bool) -> None:
     run_id = await dying.create(*PROGRAM, limits=limits.RunLimits(calls=10, cost_usd=9))
     given = dying.crash_when(point, nth, lose_unsynced=lose_unsynced)
     await dying.pool.submit(run_id)
-    await dying.bury(given)
+    await dying.take_over(given)
     await dying.restart()
     if await dying.ended(run_id) != [states.RunState.DONE]:
         raise AssertionError(point)
@@ -104,7 +104,7 @@ async def dies_at(point: str, nth: int, *, lose_unsynced: bool) -> None:
 @pytest.mark.parametrize("lose_unsynced", [False, True])
 async def test_calls_count_once_wherever_a_process_dies(lose_unsynced: bool) -> None:
     """After a death at any write around two calls, each begun call counts once, by its line or its reservation."""
-    points = await story()
+    points = await passed_points()
     for point, nth in points:
         await dies_at(point, nth, lose_unsynced=lose_unsynced)
 

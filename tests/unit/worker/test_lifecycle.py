@@ -358,10 +358,10 @@ async def test_a_turn_waits_for_a_run_that_has_ended_to_leave(bench: Bench) -> N
 
     async def take_turn() -> None:
         async with bench.pool.turn(run_id):
-            active.append(run_id in bench.pool._active.active_runs)
+            active.append(run_id in bench.active.active_runs)
 
     ending = bench.probes.count("storage.move.before_row") + 1
-    async with bench.pool._active.locks.of(run_id):
+    async with bench.active.locks.of(run_id):
         taking = asyncio.create_task(take_turn())
         held.set()
         await bench.probes.passed("storage.move.before_row", ending)

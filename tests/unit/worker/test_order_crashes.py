@@ -121,15 +121,15 @@ async def carried_out(case: Case) -> list[str]:
     """Carry an order out without a crash, and return the points passed."""
     bench = await Bench(limit=1).open()
     run_id = await case.before(bench)
-    bench.probes.story.clear()
+    bench.probes.passed_points.clear()
     await case.order(bench, run_id)
     await bench.at_rest(run_id)
-    story = list(bench.probes.story)
+    passed_points = list(bench.probes.passed_points)
 
     assert await bench.status(run_id) == case.state
 
     await bench.crash()
-    return story
+    return passed_points
 
 
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
@@ -141,11 +141,11 @@ async def test_an_order_is_given_or_not(name: str, lose_unsynced: bool, every: i
     A sample tries every seventh point, each order another seventh of them.
     """
     case = CASES[name]
-    story = await carried_out(case)
-    for number, point in enumerate(story):
+    passed_points = await carried_out(case)
+    for number, point in enumerate(passed_points):
         if (number + list(CASES).index(name)) % every:
             continue
-        await disturbed(name, point, story[: number + 1].count(point), lose_unsynced)
+        await disturbed(name, point, passed_points[: number + 1].count(point), lose_unsynced)
 
 
 async def disturbed(name: str, point: str, nth: int, lose_unsynced: bool) -> None:
@@ -155,10 +155,10 @@ async def disturbed(name: str, point: str, nth: int, lose_unsynced: bool) -> Non
     run_id = await case.before(bench)
     left = bench.crash_when(point, nth, lose_unsynced=lose_unsynced)
     given = asyncio.create_task(_quietly(case.order(bench, run_id)))
-    await bench.bury(left)
+    await bench.take_over(left)
     await asyncio.gather(given, return_exceptions=True)
     await bench.restart()
-    if case.durable not in bench.lived:
+    if case.durable not in bench.points_before_crash:
         await _quietly(case.order(bench, run_id))
     bench.toolbox.hold("one").set()
     bench.toolbox.hold("busy").set()

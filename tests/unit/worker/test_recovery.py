@@ -135,7 +135,7 @@ async def test_kills_during_a_wait_for_a_full_workspace_are_no_crash_loop() -> N
         await bench.restart()
     await bench.shown(run_id, RunState.PAUSED)
     workspace.full = False
-    await bench.advance_until(lambda: run_id not in bench.pool._active.active_runs)
+    await bench.advance_until(lambda: run_id not in bench.active.active_runs)
 
     assert await bench.status(run_id) == "done"
     assert set(workspace.asked) == {1, 2, 3, 4, 5}

@@ -258,29 +258,29 @@ async def test_a_run_that_ends_at_its_limit_has_ended() -> None:
 
 async def test_wherever_a_process_dies_the_run_is_parked() -> None:
     """A process may be killed at any point from the limit to the rest: after a restart the run and its child rest."""
-    story = await _parking(None)
-    for kill in examples.passings(story):
+    passed_points = await _parking(None)
+    for kill in examples.passings(passed_points):
         await _parking(kill)
 
 
 async def _parking(kill: tuple[str, int] | None) -> list[str]:
     bench = await Bench().open()
     bench.toolbox.hold("write")
-    bench.probes.story.clear()
+    bench.probes.passed_points.clear()
     run_id = await limited(bench, {"child": "on", "program": [{"agent": "write"}]}, wall_seconds=60)
     await bench.executed("write/1")
     (child,) = [each for each in await bench.run_ids() if each != run_id]
-    begun = len(bench.probes.story)
+    begun = len(bench.probes.passed_points)
     left = bench.crash_when(kill[0], kill[1]) if kill else None
     bench.advance(60)
     if left is not None:
-        await bench.bury(left)
+        await bench.take_over(left)
         await bench.restart()
     for each in (run_id, child):
         assert (await parked(bench, each))["detail"]["run_id"] == run_id
-    story = bench.probes.story[begun:]
+    passed_points = bench.probes.passed_points[begun:]
     await bench.close()
-    return story
+    return passed_points
 
 
 SPANS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=12)

@@ -115,7 +115,7 @@ class Harness:
         await self.store.close()
 
     def crash_when(self, point: str, nth: int, *, lose_unsynced: bool = False) -> asyncio.Future[Left]:
-        """Crash the process at the nth passing of a point from now on, and return the future for `bury`."""
+        """Crash the process at the nth passing of a point from now on, and return the future for `take_over`."""
         left: asyncio.Future[Left] = asyncio.get_running_loop().create_future()
 
         def die() -> None:
@@ -124,7 +124,7 @@ class Harness:
         self.probes.at(point, self.probes.count(point) + nth, die)
         return left
 
-    async def bury(self, left: asyncio.Future[Left]) -> None:
+    async def take_over(self, left: asyncio.Future[Left]) -> None:
         """Wait for a crash and end the tasks that survived it; tries after the crash are not counted."""
         self.store, performed = await soon(left)
         await pools.abandon()
@@ -132,7 +132,7 @@ class Harness:
         self.toolbox.busy.clear()
 
     async def dies(self, left: asyncio.Future[Left], acting: asyncio.Future[Any]) -> bool:
-        """Wait for a crash as `bury` does; return False if the action ends without a crash.
+        """Wait for a crash as `take_over` does; return False if the action ends without a crash.
 
         Commits share a sync when they overlap, so that one process may pass a point less often than another.
         """
@@ -140,7 +140,7 @@ class Harness:
         await soon(asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED))
         if not left.done():
             return False
-        await self.bury(left)
+        await self.take_over(left)
         await over(acting)
         return True
 
@@ -312,9 +312,9 @@ async def start_and_rest(harness: Harness, session_id: str) -> None:
     await harness.rested(session_id)
 
 
-def crash_points(story: Sequence[str], lost: tuple[str, ...]) -> list[tuple[str, int]]:
-    """Return passings of the points of a story with these prefixes, at which to kill a process."""
-    return examples.passings([point for point in story if point.startswith(lost)])
+def crash_points(passed_points: Sequence[str], lost: tuple[str, ...]) -> list[tuple[str, int]]:
+    """Return passings of points with these prefixes, at which to kill a process."""
+    return examples.passings([point for point in passed_points if point.startswith(lost)])
 
 
 async def crash_everywhere(begin: Begin, check: Act, lost: tuple[str, ...], act: Act = start_and_rest) -> set[str]:
@@ -328,7 +328,7 @@ async def crash_everywhere(begin: Begin, check: Act, lost: tuple[str, ...], act:
     """
     harness, session_id = await begin()
     await act(harness, session_id)
-    points = crash_points(harness.probes.story, lost)
+    points = crash_points(harness.probes.passed_points, lost)
     await check(harness, session_id)
     await harness.close()
     died: list[str] = []

@@ -63,7 +63,7 @@ async def test_a_crash_while_it_continues(
     # The task begins in the second run: the next points are the first run's ending and the second one's creation.
     left = harness.crash_when(point, 1)
     starting = harness.start_soon(session_id)
-    await harness.bury(left)
+    await harness.take_over(left)
     await plan_harness.over(starting)
     await harness.store.start()
 

@@ -166,7 +166,7 @@ async def test_a_deletion_that_is_cut_off_is_asked_again(place: plan_harness.Pla
     session_id = await harness.create(task("sweep room 1"))
     left = harness.crash_when(f"storage.plan.{point}", 1)
     deleting = asyncio.create_task(harness.application.plans.delete(session_id))
-    await harness.bury(left)
+    await harness.take_over(left)
     await plan_harness.over(deleting)
     await harness.restart()
     if point != "after_remove":

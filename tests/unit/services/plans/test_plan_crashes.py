@@ -35,7 +35,7 @@ async def begin(place: plan_harness.Place) -> tuple[plan_harness.Harness, str]:
     harness.toolbox.fail(3)
     session_id = await harness.create(task("sweep room 1"), task("sweep room 2", 1), task("sweep room 3", 1))
     await harness.application.plans.approve(session_id)
-    harness.probes.story.clear()
+    harness.probes.passed_points.clear()
     return harness, session_id
 
 
@@ -99,9 +99,9 @@ async def test_the_chiefs_tasks_are_taken_over_once(place: plan_harness.Place) -
     created = await harness.application.plans.create(plan_harness.intended("tidy up", key="k"))
     session_id = created.plan.session_id
     await harness.rested(session_id)
-    story, expected = list(harness.probes.story), _split(await harness.show(session_id))
+    passed_points, expected = list(harness.probes.passed_points), _split(await harness.show(session_id))
     await harness.close()
-    points, died = plan_harness.crash_points(story, LOST), 0
+    points, died = plan_harness.crash_points(passed_points, LOST), 0
     for point, nth in points:
         harness = await plan_harness.Harness(place).open()
         left = harness.crash_when(point, nth)
@@ -129,7 +129,7 @@ async def test_a_task_that_is_written_down_as_begun_gets_its_run(place: plan_har
     harness, session_id = await begin(place)
     left = harness.crash_when("storage.create.before_rename", 1)
     starting = harness.start_soon(session_id)
-    await harness.bury(left)
+    await harness.take_over(left)
     await plan_harness.over(starting)
     await harness.store.start()
     kept = await harness.store.plans.get(session_id)

@@ -551,7 +551,7 @@ async def test_a_review_comes_out_the_same_wherever_the_process_dies(
         harness = await plan_harness.Harness(place).open()
         session_id = await harness.create(SWEPT)
         await harness.application.plans.approve(session_id)
-        harness.probes.story.clear()
+        harness.probes.passed_points.clear()
         return harness, session_id
 
     async def act(harness: plan_harness.Harness, session_id: str) -> None:

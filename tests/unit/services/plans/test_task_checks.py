@@ -253,7 +253,7 @@ async def test_the_checks_come_out_the_same_wherever_the_process_dies(place: pla
         harness = await plan_harness.Harness(place).open()
         session_id = await harness.create(task("sweep room 1", dod=[HOLDS]), task("sweep room 2", 1, dod=[HOLDS]))
         await harness.application.plans.approve(session_id)
-        harness.probes.story.clear()
+        harness.probes.passed_points.clear()
         return harness, session_id
 
     async def check(harness: plan_harness.Harness, session_id: str) -> None:

@@ -170,7 +170,7 @@ async def test_the_value_is_the_same_wherever_the_process_dies(place: plan_harne
         wanted = task("carry it", 1, recipe_id="carry", args={"what": SAID})
         session_id = await harness.create(task("sweep room 1"), wanted)
         await harness.application.plans.approve(session_id)
-        harness.probes.story.clear()
+        harness.probes.passed_points.clear()
         return harness, session_id
 
     async def check(harness: plan_harness.Harness, session_id: str) -> None:
