@@ -17,14 +17,14 @@ from app.agents.programs import catalogue, template
 from app.agents.programs.program import Program
 from app.agents.servers import anthropic_http, openai_http, services
 from app.domain import library
-from app.engine import ports
+from app.engine import agent_ports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendType:
     """A kind of backend."""
 
-    make: Callable[[BackendConfig, BackendContext], ports.AgentBackend]  # Create a backend; starts no process.
+    make: Callable[[BackendConfig, BackendContext], agent_ports.AgentBackend]  # Create a backend; starts no process.
     lacks: Callable[[BackendConfig, BackendContext], str | None]  # Return why it cannot work here; starts no process.
     fields: frozenset[str] = frozenset()  # Fields that it takes in `agents.json`, beside type and models.
     any_of: frozenset[str] = frozenset()  # Fields of which exactly one is required.
@@ -43,10 +43,10 @@ class Backends:
         self._configs = configs
         self._limits = rate_limits.RateLimits(configs, surroundings.clock, surroundings.pauses, surroundings.rates)
         self._surroundings = dataclasses.replace(surroundings, get=self.get, limited=self._limited)
-        self._made: dict[str, ports.AgentBackend] = {}
+        self._made: dict[str, agent_ports.AgentBackend] = {}
         self._limits.look()
 
-    def get(self, name: str) -> ports.AgentBackend:
+    def get(self, name: str) -> agent_ports.AgentBackend:
         """Return a backend by name.
 
         Raises:
@@ -66,7 +66,7 @@ class Backends:
             name for name, config in self._configs.items() if config.type in TYPES and TYPES[config.type].is_service
         )
 
-    def ask(self, name: str, prompt: ports.AgentPrompt) -> Coroutine[Any, Any, ports.AgentReply]:
+    def ask(self, name: str, prompt: agent_ports.AgentPrompt) -> Coroutine[Any, Any, agent_ports.AgentReply]:
         """Send a prompt, and end it when it has been silent for too long.
 
         Raises:
@@ -82,7 +82,7 @@ class Backends:
         limit = self._limit(name, prompt)
         return silence.ended(backend, prompt, idle_seconds, lambda: limit.until is not None)
 
-    def turn(self, name: str, prompt: ports.AgentPrompt) -> AbstractAsyncContextManager[None]:
+    def turn(self, name: str, prompt: agent_ports.AgentPrompt) -> AbstractAsyncContextManager[None]:
         """Wait until the limits of a backend and model, which all runs share, let a prompt begin.
 
         Raises:
@@ -91,7 +91,7 @@ class Backends:
         self._limits.look()
         return self._limit(name, prompt).turn(prompt.live)
 
-    def _limit(self, name: str, prompt: ports.AgentPrompt) -> rate_limits.RateLimit:
+    def _limit(self, name: str, prompt: agent_ports.AgentPrompt) -> rate_limits.RateLimit:
         return self._limits.of(name, prompt.model or self.get(name).resolve_model(library.USUAL_MODEL))
 
     def _limited(self, name: str, model: str | None, seconds: float) -> None:
@@ -186,7 +186,7 @@ def _lack(config: BackendConfig, surroundings: BackendContext) -> str | None:
 # A service imports only the backends that it uses.
 
 
-def _local(config: BackendConfig, _: BackendContext) -> ports.AgentBackend:
+def _local(config: BackendConfig, _: BackendContext) -> agent_ports.AgentBackend:
     from app.agents import local
 
     return local.LocalBackend(config.name)
@@ -198,7 +198,7 @@ def _local_lacks(_: BackendConfig, __: BackendContext) -> str | None:
     return local.lacks()
 
 
-def _scripted(config: BackendConfig, surroundings: BackendContext) -> ports.AgentBackend:
+def _scripted(config: BackendConfig, surroundings: BackendContext) -> agent_ports.AgentBackend:
     from app.agents import scripted
 
     if config.record is not None:
@@ -234,7 +234,7 @@ def _script_lacks(config: BackendConfig, _: BackendContext) -> str | None:
     return None
 
 
-def _acp(config: BackendConfig, context: BackendContext) -> ports.AgentBackend:
+def _acp(config: BackendConfig, context: BackendContext) -> agent_ports.AgentBackend:
     from app.agents.servers import acp_backend
 
     return acp_backend.AcpBackend(config, context)
@@ -246,7 +246,7 @@ def _acp_lacks(config: BackendConfig, context: BackendContext) -> str | None:
     return _message(acp_backend.lacks(config, context.environ))
 
 
-def _of_program(program: Program, config: BackendConfig, context: BackendContext) -> ports.AgentBackend:
+def _of_program(program: Program, config: BackendConfig, context: BackendContext) -> agent_ports.AgentBackend:
     from app.agents.programs import backend
 
     return backend.ProgramBackend(program, config, context)

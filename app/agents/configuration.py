@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from app import clock, errors
 from app.domain import agent_sessions, library, plain
-from app.engine import ports
+from app.engine import agent_ports
 from app.processes import commands
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class BackendConfig:
     record: Recording | None = None  # Backend to record, and the file for its replies, for a scripted backend.
 
 
-def with_idle(config: BackendConfig, prompt: ports.AgentPrompt) -> BackendConfig:
+def with_idle(config: BackendConfig, prompt: agent_ports.AgentPrompt) -> BackendConfig:
     """Return a backend with the prompt's limit of silence, if the prompt sets one."""
     return config if prompt.idle_seconds is None else dataclasses.replace(config, idle_seconds=prompt.idle_seconds)
 
@@ -100,7 +100,7 @@ class Supervisor(Protocol):
         """Return the names of the secret variables of this process that a program does not get."""
 
 
-def _no_other(name: str) -> ports.AgentBackend:
+def _no_other(name: str) -> agent_ports.AgentBackend:
     raise errors.AgentFailed(f"There is no backend {name!r:.80}.", code="unknown_backend", detail={"backend": name})
 
 
@@ -148,7 +148,7 @@ class BackendContext:
     environ: Mapping[str, str]  # Environment of this process.
     secrets: Sequence[str] = ()  # Patterns of secret variables that every program gets, besides its own keys.
     home: Path  # Home folder of the user of this process; it contains programs and their settings.
-    get: Callable[[str], ports.AgentBackend] = _no_other  # Return another backend by its name.
+    get: Callable[[str], agent_ports.AgentBackend] = _no_other  # Return another backend by its name.
     pauses: PauseFile | None = None  # Stores the pauses that services ask for.
     rates: RateStore | None = None  # Counts the prompts of all processes; None: the limits count only this process.
     limited: Callable[[str, str | None, float], None] = _unlimited  # Called for a 429: backend, model, seconds to wait.

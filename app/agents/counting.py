@@ -11,7 +11,7 @@ import dataclasses
 from typing import Any
 
 from app.domain import agent_sessions, records
-from app.engine import ports
+from app.engine import agent_ports
 
 UNTOLD = records.Usage(input_tokens=None, output_tokens=None)  # Usage if the backend reported none.
 
@@ -22,11 +22,11 @@ _DECIMALS = 12
 
 
 def counted(
-    reply: ports.AgentReply,
+    reply: agent_ports.AgentReply,
     sums: records.Usage | None,
     before: records.Usage | None,
     covers: int | None = None,
-) -> ports.AgentReply:
+) -> agent_ports.AgentReply:
     """Return a reply with the usage of its turn.
 
     Args:
@@ -47,7 +47,7 @@ def counted(
 
 def kept(
     session: agent_sessions.AgentSession,
-    prompt: ports.AgentPrompt,
+    prompt: agent_ports.AgentPrompt,
     sums: records.Usage | None,
     before: records.Usage | None,
 ) -> agent_sessions.AgentSession:
@@ -64,12 +64,12 @@ def kept(
     return dataclasses.replace(session, counted=before, told=reported)
 
 
-def before(session: agent_sessions.AgentSession | None, prompt: ports.AgentPrompt) -> records.Usage | None:
+def before(session: agent_sessions.AgentSession | None, prompt: agent_ports.AgentPrompt) -> records.Usage | None:
     """Return the sums that journals account for before this prompt; None: unknown."""
     return None if session is None else session.spent(prompt.run_id, prompt.key, prompt.recorded)
 
 
-def left_out(session: agent_sessions.AgentSession | None, prompt: ports.AgentPrompt) -> int | None:
+def left_out(session: agent_sessions.AgentSession | None, prompt: agent_ports.AgentPrompt) -> int | None:
     """Return the earlier attempt at a prompt's step that reported sums but left no line; None if none did."""
     last = None if session is None else session.told
     if last is None or (last.run_id, last.key) != (prompt.run_id, prompt.key) or last.attempt in prompt.recorded:

@@ -12,7 +12,7 @@ from typing import Any
 from app import errors
 from app.agents import json_files
 from app.domain import plain, records
-from app.engine import ports
+from app.engine import agent_ports
 
 MAX_BYTES = 64 * 1024 * 1024  # Largest script.
 
@@ -56,11 +56,11 @@ class Entry:
     key: str = "*"  # Step that it answers; `*` matches any characters, `?` any single one.
     attempt: int | None = None  # Try that it answers; None: every try.
     prompt_sha256: str | None = None  # Hash of the prompt that it answers; None: every prompt.
-    reply: ports.AgentReply  # The reply, with or without an error.
+    reply: agent_ports.AgentReply  # The reply, with or without an error.
     delay_seconds: float = 0.0  # Delay before the reply.
     hang: bool = False  # Whether the reply never comes.
 
-    def fits(self, prompt: ports.AgentPrompt, prompt_sha256: str) -> bool:
+    def fits(self, prompt: agent_ports.AgentPrompt, prompt_sha256: str) -> bool:
         """Return whether this entry answers a prompt."""
         return (
             self.attempt in (None, prompt.attempt)
@@ -86,7 +86,7 @@ def read(path: Path, *, recorded: bool = False) -> tuple[Entry, ...]:
     return tuple(_entry(value) for _, value, _ in given)
 
 
-def prompt_sha256(prompt: ports.AgentPrompt) -> str:
+def prompt_sha256(prompt: agent_ports.AgentPrompt) -> str:
     """Return the hash of a prompt: text, standing instruction, model, tools, and schema and length of the reply."""
     # Only fields that change the reply; the run and the step may differ.
     content = {
@@ -145,7 +145,7 @@ def _entry(value: Mapping[str, Any]) -> Entry:
         name: value[name] for name in ("key", "attempt", "prompt_sha256", "delay_seconds", "hang") if name in value
     }
     error, usage = value.get("error"), value.get("usage")
-    reply = ports.AgentReply(
+    reply = agent_ports.AgentReply(
         text=value.get("text", ""),
         agent_session_id=value.get("agent_session_id"),
         usage=records.Usage(**_UNREPORTED | usage) if usage else None,

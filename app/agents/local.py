@@ -25,7 +25,7 @@ from pathlib import Path
 from app import errors, extras
 from app.agents.configuration import TIERS
 from app.domain import plain, records
-from app.engine import live_steps, ports
+from app.engine import agent_ports, live_steps
 from app.processes import helper_process
 
 MODEL = "smollm2-135m-instruct"  # Name of the only local model.
@@ -65,7 +65,7 @@ class LocalBackend:
         """Return the one model for every tier; any other name is returned unchanged."""
         return MODEL if tier in TIERS else tier
 
-    async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
+    async def prompt(self, prompt: agent_ports.AgentPrompt) -> agent_ports.AgentReply:
         """Send one prompt and wait for the reply; the first one loads the model. A cancellation stops the generation.
 
         Raises:
@@ -161,13 +161,13 @@ def _model_file() -> Path:
     return Path(spec.origin).with_name(_FILE)
 
 
-def _reply_tokens(prompt: ports.AgentPrompt) -> int:
+def _reply_tokens(prompt: agent_ports.AgentPrompt) -> int:
     if prompt.reply_schema is not None:
         return prompt.max_tokens or REPLY_TOKENS_WITH_SCHEMA
     return min(prompt.max_tokens or REPLY_TOKENS, MOST_REPLY_TOKENS)
 
 
-def _question(prompt: ports.AgentPrompt, reply_tokens: int) -> dict[str, plain.Json]:
+def _question(prompt: agent_ports.AgentPrompt, reply_tokens: int) -> dict[str, plain.Json]:
     standing = [{"role": "system", "content": prompt.system}] if prompt.system else []
     return {
         "messages": [*standing, {"role": "user", "content": prompt.text}],
@@ -177,7 +177,7 @@ def _question(prompt: ports.AgentPrompt, reply_tokens: int) -> dict[str, plain.J
     }
 
 
-def _reply(answer: plain.Object, reply_tokens: int) -> ports.AgentReply:
+def _reply(answer: plain.Object, reply_tokens: int) -> agent_ports.AgentReply:
     if "refused" in answer:
         return _failure("prompt_refused", f"The local model refused the prompt: {answer['refused']}")
     input_tokens, output_tokens = answer["input_tokens"], answer.get("output_tokens", 0)
@@ -191,12 +191,14 @@ def _reply(answer: plain.Object, reply_tokens: int) -> ports.AgentReply:
             usage,
             {"prompt_tokens": input_tokens, "reply_tokens": reply_tokens, "context_tokens": CONTEXT_TOKENS},
         )
-    return ports.AgentReply(text=answer["text"].strip(), usage=usage, finish=records.LENGTH if answer["cut"] else None)
+    return agent_ports.AgentReply(
+        text=answer["text"].strip(), usage=usage, finish=records.LENGTH if answer["cut"] else None
+    )
 
 
 def _failure(
     code: str, message: str, usage: records.Usage | None = None, detail: plain.Object | None = None
-) -> ports.AgentReply:
-    return ports.AgentReply(
+) -> agent_ports.AgentReply:
+    return agent_ports.AgentReply(
         text="", usage=usage, error=records.StepError(code=code, message=message, detail=detail or {})
     )

@@ -21,7 +21,7 @@ from app.agents.backends import Backends
 from app.agents.pricing import Pricing
 from app.agents.programs import continuations as conversations_of_programs
 from app.domain import abstentions, agent_sessions, capabilities, json_text, operations, plain, records, runs, states
-from app.engine import conversation_claims, live_output, live_steps, ports
+from app.engine import agent_ports, conversation_claims, live_output, live_steps, ports
 from app.processes import commands
 
 MAX_PROMPT_BYTES = 16 * 1024 * 1024  # Longest prompt, all its parts together.
@@ -91,9 +91,9 @@ class AgentPerformer:
         text: str,
         hear: Callable[[str], None],
         untimed: _UntimedRetry,
-    ) -> ports.AgentPrompt:
+    ) -> agent_ports.AgentPrompt:
         model = operation.model
-        return ports.AgentPrompt(
+        return agent_ports.AgentPrompt(
             text=text,
             system=operation.system,
             model=None if model is None else self._backends.get(operation.backend).resolve_model(model),
@@ -119,8 +119,8 @@ class AgentPerformer:
         )
 
     async def _asked(
-        self, backend: str, prompt: ports.AgentPrompt, call: ports.Call, untimed: _UntimedRetry
-    ) -> ports.AgentReply:
+        self, backend: str, prompt: agent_ports.AgentPrompt, call: ports.Call, untimed: _UntimedRetry
+    ) -> agent_ports.AgentReply:
         try:
             session_id = prompt.agent_session_id
             if session_id is None:
@@ -146,8 +146,8 @@ class AgentPerformer:
             raise errors.AgentFailed(message, code=error.code, detail=error.detail) from error
 
     async def _in_time(
-        self, backend: str, prompt: ports.AgentPrompt, call: ports.Call | None, untimed: _UntimedRetry
-    ) -> ports.AgentReply:
+        self, backend: str, prompt: agent_ports.AgentPrompt, call: ports.Call | None, untimed: _UntimedRetry
+    ) -> agent_ports.AgentReply:
         """Send a prompt in its turn; if the call is None, in no conversation."""
         async with asyncio.timeout(prompt.timeout_seconds) as untimed.limit:
             if call is None:
@@ -156,7 +156,9 @@ class AgentPerformer:
             async with self._turn(backend, prompt), self._backends.turn(backend, prompt):
                 return await self._in_conversation(backend, prompt, call)
 
-    async def _in_conversation(self, backend: str, prompt: ports.AgentPrompt, call: ports.Call) -> ports.AgentReply:
+    async def _in_conversation(
+        self, backend: str, prompt: agent_ports.AgentPrompt, call: ports.Call
+    ) -> agent_ports.AgentReply:
         """Send a prompt; put the recorded exchanges before it if a person had its conversation begun again."""
         session_id, named = prompt.agent_session_id, getattr(call.operation, "agent_session_id", None)
         orders = 0 if session_id is None else call.run.begun_again.get(str(named), 0)
@@ -185,7 +187,7 @@ class AgentPerformer:
             reply = dataclasses.replace(reply, error=dataclasses.replace(reply.error, message=message))
         return reply
 
-    def _turn(self, backend: str, prompt: ports.AgentPrompt) -> AbstractAsyncContextManager[None]:
+    def _turn(self, backend: str, prompt: agent_ports.AgentPrompt) -> AbstractAsyncContextManager[None]:
         session_id = str(prompt.agent_session_id)
         return self._turns.setdefault(session_id, live_steps.BackendQueue(backend)).turn(prompt.live)
 
@@ -196,7 +198,7 @@ class _UntimedRetry:
     # Thousands of prompts can be under way at a time, each with one of these.
     __slots__ = ("_retry_until_space", "limit")
 
-    def __init__(self, retry_until_space: ports.RetryUntilSpace) -> None:
+    def __init__(self, retry_until_space: agent_ports.RetryUntilSpace) -> None:
         self._retry_until_space = retry_until_space
         self.limit: asyncio.Timeout | None = None
 
@@ -230,7 +232,7 @@ async def _text(call: ports.Call, parts: tuple[plain.Json, ...]) -> str:
     return "".join(texts)
 
 
-async def _reply(call: ports.Call, exchange: ports.Exchange) -> str:
+async def _reply(call: ports.Call, exchange: agent_ports.Exchange) -> str:
     return str(exchange.reply or "") if exchange.blob is None else await _content(call, exchange.blob)
 
 
@@ -248,7 +250,7 @@ def _refuse_too_large(size_bytes: int) -> None:
         )
 
 
-def _with_way_out(message: str, code: str, prompt: ports.AgentPrompt) -> str:
+def _with_way_out(message: str, code: str, prompt: agent_ports.AgentPrompt) -> str:
     if code not in ("unknown_agent_session", "agent_session_damaged") or prompt.agent_session_id is None:
         return message
     return (
@@ -266,7 +268,7 @@ def _blob(part: plain.Object) -> records.BlobRef:
     return records.BlobRef.from_json(part["blob"])
 
 
-def _shown(prompt: ports.AgentPrompt) -> str:
+def _shown(prompt: agent_ports.AgentPrompt) -> str:
     return f"{prompt.system}\n\n---\n\n{prompt.text}" if prompt.system else prompt.text
 
 
@@ -275,7 +277,7 @@ def _log_name(call: ports.Call, kind: str, ending: str = "md") -> str:
 
 
 async def _result(
-    reply: ports.AgentReply, operation: operations.AgentCall, prompt: str, instructions: str | None
+    reply: agent_ports.AgentReply, operation: operations.AgentCall, prompt: str, instructions: str | None
 ) -> records.Result:
     error = reply.error or _nothing_said(reply.text.strip(), operation)
     # The error that helps most comes first: an endless reply is usually cut off as well.
@@ -292,7 +294,7 @@ async def _result(
 
 
 async def _degenerate(
-    reply: ports.AgentReply, operation: operations.AgentCall, prompt: str, instructions: str | None
+    reply: agent_ports.AgentReply, operation: operations.AgentCall, prompt: str, instructions: str | None
 ) -> records.StepError | None:
     requested = degeneration.Asked(system=operation.system or "", prompt=prompt, instructions=instructions or "")
     # A long reply takes time, and would block the loop.
@@ -307,7 +309,7 @@ def _keeps_cut_off(operation: operations.AgentCall) -> bool:
     return operation.on_cut_off == "keep" and operation.reply_schema is None
 
 
-def _cut_off(reply: ports.AgentReply, operation: operations.AgentCall) -> records.StepError | None:
+def _cut_off(reply: agent_ports.AgentReply, operation: operations.AgentCall) -> records.StepError | None:
     if reply.finish is None or _keeps_cut_off(operation):
         return None
     bound = "" if operation.reply_schema is None else ", so it does not fit its schema"

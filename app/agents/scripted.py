@@ -12,7 +12,7 @@ from pathlib import Path
 from app import clock, errors
 from app.agents import entries
 from app.domain import plain
-from app.engine import ports, workspace_faults
+from app.engine import agent_ports, workspace_faults
 
 
 class ScriptedBackend:
@@ -31,7 +31,7 @@ class ScriptedBackend:
         """Return the configured model of a tier; any other name is returned unchanged."""
         return self._models.get(tier, tier)
 
-    async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
+    async def prompt(self, prompt: agent_ports.AgentPrompt) -> agent_ports.AgentReply:
         """Return the first entry that answers the prompt, after its delay."""
         # The file may be on a disk that does not respond, and the loop must not wait for it.
         entry = await asyncio.to_thread(self._script.find, prompt)
@@ -57,7 +57,7 @@ class RecordingBackend:
     A recorded reply is found by step key and prompt. Errors and blank replies are not recorded but asked for anew.
     """
 
-    def __init__(self, name: str, script: Script, requested: Callable[[], ports.AgentBackend]) -> None:
+    def __init__(self, name: str, script: Script, requested: Callable[[], agent_ports.AgentBackend]) -> None:
         self._name = name
         self._script = script
         self._asked = requested
@@ -69,7 +69,7 @@ class RecordingBackend:
         """Return what the recorded backend resolves the tier to."""
         return self._asked().resolve_model(tier)
 
-    async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
+    async def prompt(self, prompt: agent_ports.AgentPrompt) -> agent_ports.AgentReply:
         """Return the recorded reply; otherwise, ask the other backend, and record its reply."""
         entry = await asyncio.to_thread(self._script.find, prompt)
         if entry is not None:
@@ -82,11 +82,11 @@ class RecordingBackend:
     async def close(self) -> None:
         """Hold no resources: the other backend is closed under its own name."""
 
-    async def _record(self, prompt: ports.AgentPrompt, reply: ports.AgentReply) -> None:
+    async def _record(self, prompt: agent_ports.AgentPrompt, reply: agent_ports.AgentReply) -> None:
         # The reply may be paid for: it waits in memory until the disk has space.
         await prompt.retry_until_space(lambda: self._append(prompt, reply))
 
-    async def _append(self, prompt: ports.AgentPrompt, reply: ports.AgentReply) -> None:
+    async def _append(self, prompt: agent_ports.AgentPrompt, reply: agent_ports.AgentReply) -> None:
         try:
             await asyncio.shield(asyncio.to_thread(self._script.append, prompt, reply))
         except OSError as error:
@@ -101,7 +101,7 @@ class RecordingBackend:
             ) from error
 
 
-def _in_conversation(reply: ports.AgentReply, prompt: ports.AgentPrompt) -> ports.AgentReply:
+def _in_conversation(reply: agent_ports.AgentReply, prompt: agent_ports.AgentPrompt) -> agent_ports.AgentReply:
     return dataclasses.replace(reply, agent_session_id=reply.agent_session_id or prompt.agent_session_id)
 
 
@@ -114,12 +114,12 @@ class Script:
         self._seen: tuple[int, int, int] | None = None
         self._entries: tuple[entries.Entry, ...] = ()
 
-    def find(self, prompt: ports.AgentPrompt) -> entries.Entry | None:
+    def find(self, prompt: agent_ports.AgentPrompt) -> entries.Entry | None:
         """Return the first entry that answers a prompt."""
         sha256 = entries.prompt_sha256(prompt)
         return next((entry for entry in self._current() if entry.fits(prompt, sha256)), None)
 
-    def append(self, prompt: ports.AgentPrompt, reply: ports.AgentReply) -> None:
+    def append(self, prompt: agent_ports.AgentPrompt, reply: agent_ports.AgentReply) -> None:
         """Append a reply to the file, durably; a half line that a crash left there is cut off."""
         line = plain.encode(_recorded_line(prompt, reply)) + b"\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +150,7 @@ class Script:
         return self._entries
 
 
-def _recorded_line(prompt: ports.AgentPrompt, reply: ports.AgentReply) -> dict[str, plain.Json]:
+def _recorded_line(prompt: agent_ports.AgentPrompt, reply: agent_ports.AgentReply) -> dict[str, plain.Json]:
     return {
         "key": prompt.key,
         "prompt_sha256": entries.prompt_sha256(prompt),

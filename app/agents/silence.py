@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from app import errors
-from app.engine import aio, ports
+from app.engine import agent_ports, aio
 
 _LOOK_SECONDS = 1.0
 
@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 
 async def ended(
-    backend: ports.AgentBackend, prompt: ports.AgentPrompt, idle_seconds: float, waits: Callable[[], bool]
-) -> ports.AgentReply:
+    backend: agent_ports.AgentBackend, prompt: agent_ports.AgentPrompt, idle_seconds: float, waits: Callable[[], bool]
+) -> agent_ports.AgentReply:
     """Send a prompt, and cancel it after too long a silence.
 
     Waiting is not silence: for the backend's queue, for the end of a pause that the service wants, for the next try,
@@ -63,7 +63,7 @@ async def ended(
         await aio.end(asking)
 
 
-def _idle(backend: ports.AgentBackend, idle_seconds: float) -> errors.AgentFailed:
+def _idle(backend: agent_ports.AgentBackend, idle_seconds: float) -> errors.AgentFailed:
     return errors.AgentFailed(
         f"The backend {backend.get_name()} wrote nothing for {idle_seconds:g} seconds.",
         code="agent_idle",

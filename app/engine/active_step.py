@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from app.domain.records import Record, Result
-from app.engine import ports
+from app.engine import agent_ports
 from app.engine.driver_scheduler import Ask
 from app.engine.live_steps import LiveStep
 from app.engine.spending import Reservation
@@ -22,7 +22,7 @@ class ActiveStep(LiveStep):
 
     ask: Ask  # Request of the driver.
     history: list[Record]  # Its living lines so far, of attempts that were not final.
-    exchanges: tuple[ports.Exchange, ...] = ()
+    exchanges: tuple[agent_ports.Exchange, ...] = ()
     """Earlier exchanges of a conversation that a person had begun again."""
     idle: bool  # Whether its performer only waits, so that it needs no capacity.
     attempt: int = 0  # The present attempt; 0 before the first begins.

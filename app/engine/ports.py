@@ -14,19 +14,9 @@ from app.domain.operations import Gate, Operation
 from app.domain.records import BlobRef, Place, Record, Result
 from app.domain.runs import Ending, RunStart
 from app.domain.slots import Progress, Projection, Slot
-from app.engine.agent_ports import (
-    AgentBackend,
-    AgentPrompt,
-    AgentReply,
-    Exchange,
-    RetryUntilSpace,
-    unheard,
-    write_once,
-)
+from app.engine.agent_ports import Exchange, RetryUntilSpace, write_once
 from app.engine.live_output import AppendLog, not_kept
 from app.engine.live_steps import LiveStep
-
-__all__ = ["AgentBackend", "AgentPrompt", "AgentReply", "Exchange", "RetryUntilSpace", "unheard", "write_once"]
 
 _NO_SECRETS = plain.Masker()
 

@@ -9,7 +9,7 @@ from typing import Any
 from app import errors
 from app.domain import operations, plain
 from app.domain.records import BlobRef, Record
-from app.engine import ports
+from app.engine import agent_ports
 from app.engine.driver_scheduler import Ask, DriverScheduler
 from app.engine.stores import Loaded
 
@@ -86,19 +86,19 @@ class Exchanges:
     """Collects prompts and replies while a run's lines are given to its driver."""
 
     def __init__(self, agent_session_ids: Iterable[str]) -> None:
-        self._said: dict[str, list[ports.Exchange]] = {name: [] for name in agent_session_ids}
+        self._said: dict[str, list[agent_ports.Exchange]] = {name: [] for name in agent_session_ids}
 
     def note(self, ask: Ask, record: Record) -> None:
         """Add a line; a prompt without a reply does not belong to a conversation."""
         exchanges = self._of(ask)
         if exchanges is not None and record.done and isinstance(ask.operation, operations.AgentCall):
-            exchanges.append(ports.Exchange(prompt=ask.operation.prompt, reply=record.output, blob=record.blob))
+            exchanges.append(agent_ports.Exchange(prompt=ask.operation.prompt, reply=record.output, blob=record.blob))
 
-    def before(self, ask: Ask) -> tuple[ports.Exchange, ...]:
+    def before(self, ask: Ask) -> tuple[agent_ports.Exchange, ...]:
         """Return the earlier exchanges of the conversation that an open step uses."""
         return tuple(self._of(ask) or ())
 
-    def _of(self, ask: Ask) -> list[ports.Exchange] | None:
+    def _of(self, ask: Ask) -> list[agent_ports.Exchange] | None:
         operation = ask.operation
         if not self._said or not isinstance(operation, operations.AgentCall) or operation.agent_session_id is None:
             return None

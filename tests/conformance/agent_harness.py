@@ -17,7 +17,7 @@ from app import clock
 from app.agents.backends import Backends
 from app.agents.configuration import BackendConfig, BackendContext
 from app.domain import agent_sessions
-from app.engine import ports
+from app.engine import agent_ports
 from app.processes import supervisor
 from app.storage.agent_sessions import MemoryAgentSessions
 from tests.agent_programs import installed, loopback, pointed, stub_agent
@@ -106,7 +106,7 @@ class AgentHarness:
         self.home.mkdir(exist_ok=True)
 
     @property
-    def backend(self) -> ports.AgentBackend:
+    def backend(self) -> agent_ports.AgentBackend:
         """Return the backend; the first call creates it."""
         if self._backends is None:
             self._supervisor = supervisor.Supervisor(self.folder / "processes", clock.RandomIds(), self.environ)
@@ -138,7 +138,7 @@ class AgentHarness:
         """Let the agent give these answers; the last one is repeated."""
         self.model.say(*answers)
 
-    def prompt(self, text: str = "Say PONG.", **given: Any) -> ports.AgentPrompt:
+    def prompt(self, text: str = "Say PONG.", **given: Any) -> agent_ports.AgentPrompt:
         """Return a prompt with defaults for the missing fields."""
         usual: dict[str, Any] = {
             "text": text,
@@ -155,7 +155,7 @@ class AgentHarness:
             "key": "implement",
             "attempt": 1,
         }
-        return ports.AgentPrompt(**(usual | given))
+        return agent_ports.AgentPrompt(**(usual | given))
 
     def living(self) -> dict[int, str]:
         """Return every living process with its workspace or home below the folder, with its command line."""

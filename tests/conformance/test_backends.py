@@ -12,7 +12,7 @@ import pytest
 from app.agents import local
 from app.agents.backends import Backends
 from app.agents.configuration import TIERS, BackendConfig, Recording
-from app.engine import ports
+from app.engine import agent_ports
 from tests.unit.agents import around, living
 from tests.unit.agents.prompts import SLOW, prompt
 
@@ -55,29 +55,29 @@ def make(tmp_path: Path) -> Making:
 
 
 @pytest.fixture
-async def backend(make: Making, name: str) -> AsyncIterator[ports.AgentBackend]:
+async def backend(make: Making, name: str) -> AsyncIterator[agent_ports.AgentBackend]:
     made = make()
     yield made.get(name)
     await made.close()
 
 
-def slow(number: int = 0) -> ports.AgentPrompt:
+def slow(number: int = 0) -> agent_ports.AgentPrompt:
     """Return a prompt that no backend here answers soon."""
     return prompt(SLOW, key=f"slow-{number}", max_tokens=4_000)
 
 
-def test_a_backend_has_its_configured_name(backend: ports.AgentBackend, name: str) -> None:
+def test_a_backend_has_its_configured_name(backend: agent_ports.AgentBackend, name: str) -> None:
     """A backend has the name of its configuration."""
     assert backend.get_name() == name
 
 
-def test_a_backend_knows_a_model_for_each_tier(backend: ports.AgentBackend) -> None:
+def test_a_backend_knows_a_model_for_each_tier(backend: agent_ports.AgentBackend) -> None:
     """Each of the three tier names selects a model; any other name is passed on unchanged."""
     assert all(backend.resolve_model(tier) for tier in TIERS)
     assert backend.resolve_model("a-model-of-its-own") == "a-model-of-its-own"
 
 
-async def test_a_prompt_gets_a_reply(backend: ports.AgentBackend) -> None:
+async def test_a_prompt_gets_a_reply(backend: agent_ports.AgentBackend) -> None:
     """A reply has text and no error."""
     reply = await backend.prompt(prompt())
 
@@ -98,7 +98,7 @@ async def test_the_same_prompt_gets_the_same_reply_after_a_restart(make: Making,
     assert replies[0][0] != replies[0][1]
 
 
-async def test_prompts_at_once_get_their_own_replies(backend: ports.AgentBackend) -> None:
+async def test_prompts_at_once_get_their_own_replies(backend: agent_ports.AgentBackend) -> None:
     """Concurrent prompts get their own replies."""
     asked = [prompt(f"Tell about the {key}.", key=key) for key in ("brief", "draft")]
     together = await asyncio.gather(*(backend.prompt(one) for one in asked))
@@ -107,7 +107,7 @@ async def test_prompts_at_once_get_their_own_replies(backend: ports.AgentBackend
     assert [reply.text for reply in together] == [reply.text for reply in apart]
 
 
-async def test_a_cancellation_stops_the_agent(backend: ports.AgentBackend) -> None:
+async def test_a_cancellation_stops_the_agent(backend: agent_ports.AgentBackend) -> None:
     """A cancelled prompt ends early and leaves no process, and the next prompt is answered."""
     before = living.children()
     speaking = asyncio.ensure_future(backend.prompt(slow()))
@@ -121,7 +121,7 @@ async def test_a_cancellation_stops_the_agent(backend: ports.AgentBackend) -> No
     assert (await backend.prompt(prompt())).text
 
 
-async def test_a_timeout_stops_the_agent(backend: ports.AgentBackend) -> None:
+async def test_a_timeout_stops_the_agent(backend: agent_ports.AgentBackend) -> None:
     """A caller's time-out stops the agent like a cancellation."""
     before = living.children()
     with pytest.raises(TimeoutError):
@@ -131,7 +131,7 @@ async def test_a_timeout_stops_the_agent(backend: ports.AgentBackend) -> None:
     assert living.children() == before
 
 
-async def test_cancelling_one_prompt_leaves_the_others(backend: ports.AgentBackend) -> None:
+async def test_cancelling_one_prompt_leaves_the_others(backend: agent_ports.AgentBackend) -> None:
     """A prompt that waits or runs beside a cancelled one gets its reply."""
     cancelled = asyncio.ensure_future(backend.prompt(slow()))
     await asyncio.wait([cancelled], timeout=0.1)

@@ -14,7 +14,7 @@ from app.agents.programs import continuations, environment, executables, hearing
 from app.agents.programs.continuations import ConversationAddress
 from app.agents.programs.program import ParsedOutput, Program, Turn, is_name
 from app.domain import agent_sessions, records
-from app.engine import aio, ports
+from app.engine import agent_ports, aio
 from app.processes import commands
 
 DEFAULT_TIMEOUT_SECONDS = 60 * 60.0  # Wall-clock limit of a prompt that sets none.
@@ -38,7 +38,7 @@ class ProgramBackend:
         known = self._config.models.get(tier) or self._program.models.get(tier)
         return known or (None if tier in TIERS else tier)
 
-    async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
+    async def prompt(self, prompt: agent_ports.AgentPrompt) -> agent_ports.AgentReply:
         """Send one prompt and wait for the program to end; a cancellation ends it.
 
         Raises:
@@ -68,7 +68,7 @@ class ProgramBackend:
     async def close(self) -> None:
         """Hold no resources: each process belongs to its prompt."""
 
-    def _refuse(self, prompt: ports.AgentPrompt) -> None:
+    def _refuse(self, prompt: agent_ports.AgentPrompt) -> None:
         if not prompt.tools and not self._program.tools_off:
             message = f"The backend {self._config.name} cannot be kept from using tools, and this prompt forbids them."
             raise errors.AgentFailed(message, code="tools_cannot_be_turned_off", detail={"backend": self._config.name})
@@ -79,8 +79,8 @@ class ProgramBackend:
     # -- the conversation
 
     async def _store_turn(
-        self, prompt: ports.AgentPrompt, opened: ConversationAddress, found: verdicts.TurnResult
-    ) -> ports.AgentReply:
+        self, prompt: agent_ports.AgentPrompt, opened: ConversationAddress, found: verdicts.TurnResult
+    ) -> agent_ports.AgentReply:
         # Read again: the watcher may have stored the program's own name during the turn.
         stored, reply = await self._stored(prompt), found.reply
         before = agent_sessions.NOTHING_SPENT if prompt.agent_session_id is None else counting.before(stored, prompt)
@@ -96,7 +96,7 @@ class ProgramBackend:
         return counting.counted(reply, found.sums, before, counting.left_out(stored, prompt))
 
     async def _begin_anew(
-        self, prompt: ports.AgentPrompt, opened: ConversationAddress
+        self, prompt: agent_ports.AgentPrompt, opened: ConversationAddress
     ) -> agent_sessions.AgentSession | None:
         stored = await self._stored(prompt)
         if stored is None:
@@ -107,7 +107,7 @@ class ProgramBackend:
         await prompt.retry_until_space(lambda: self._context.sessions.keep(begun))
         return begun
 
-    async def _stored(self, prompt: ports.AgentPrompt) -> agent_sessions.AgentSession | None:
+    async def _stored(self, prompt: agent_ports.AgentPrompt) -> agent_sessions.AgentSession | None:
         if prompt.agent_session_id is None:
             return None
         agent_session_id = prompt.agent_session_id
@@ -115,7 +115,7 @@ class ProgramBackend:
 
     async def _store(
         self,
-        prompt: ports.AgentPrompt,
+        prompt: agent_ports.AgentPrompt,
         stored: agent_sessions.AgentSession | None,
         *,
         program_session_id: str | None,
@@ -147,7 +147,7 @@ class ProgramBackend:
     # -- the process
 
     async def _turn(
-        self, prompt: ports.AgentPrompt, argv: tuple[str, ...], opened: ConversationAddress
+        self, prompt: agent_ports.AgentPrompt, argv: tuple[str, ...], opened: ConversationAddress
     ) -> verdicts.TurnResult:
         with private_folders.made(self._program.wants_folder) as folder:
             called = self._program.invoke(self._turn_of(prompt, opened, folder))
@@ -169,7 +169,7 @@ class ProgramBackend:
             finally:
                 outlet.close()
 
-    def _turn_of(self, prompt: ports.AgentPrompt, opened: ConversationAddress, folder: Path | None) -> Turn:
+    def _turn_of(self, prompt: agent_ports.AgentPrompt, opened: ConversationAddress, folder: Path | None) -> Turn:
         _refuse_value(opened.session_id, "conversation", "unknown_agent_session")
         return Turn(
             prompt=prompt,
@@ -184,7 +184,7 @@ class ProgramBackend:
 
     def _request(
         self,
-        prompt: ports.AgentPrompt,
+        prompt: agent_ports.AgentPrompt,
         argv: tuple[str, ...],
         stdin: str | None,
         env: Mapping[str, str | None],
@@ -207,7 +207,7 @@ class ProgramBackend:
 
     async def _run(
         self,
-        prompt: ports.AgentPrompt,
+        prompt: agent_ports.AgentPrompt,
         opened: ConversationAddress,
         request: commands.Request,
         outlet: executables.Outlet,
@@ -223,7 +223,7 @@ class ProgramBackend:
         finally:
             await aio.end(watching)
 
-    async def _watch(self, prompt: ports.AgentPrompt, outlet: executables.Outlet) -> None:
+    async def _watch(self, prompt: agent_ports.AgentPrompt, outlet: executables.Outlet) -> None:
         """Store the program's name for the conversation once it is known, so that it survives a failed turn."""
         output = ParsedOutput()
         while output.conversation() is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from app import errors
 from app.agents.programs.program import Program
 from app.domain import agent_sessions, plain, records
-from app.engine import ports
+from app.engine import agent_ports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class ConversationAddress:
 
 
 def opening(
-    program: Program, backend: str, prompt: ports.AgentPrompt, stored: agent_sessions.AgentSession | None
+    program: Program, backend: str, prompt: agent_ports.AgentPrompt, stored: agent_sessions.AgentSession | None
 ) -> ConversationAddress:
     """Decide how a turn opens, from the record of its conversation."""
     ours = prompt.agent_session_id
@@ -60,7 +60,7 @@ def opening(
     )
 
 
-def system_sha256(prompt: ports.AgentPrompt) -> str | None:
+def system_sha256(prompt: agent_ports.AgentPrompt) -> str | None:
     """Return the hash of a prompt's standing instruction; None without one."""
     return plain.sha256(prompt.system.encode("utf-8", "replace")) if prompt.system else None
 
@@ -68,7 +68,7 @@ def system_sha256(prompt: ports.AgentPrompt) -> str | None:
 def again(
     program: Program,
     opened: ConversationAddress,
-    prompt: ports.AgentPrompt,
+    prompt: agent_ports.AgentPrompt,
     stored: agent_sessions.AgentSession | None,
     error: records.StepError,
 ) -> ConversationAddress | None:

@@ -13,7 +13,7 @@ from app import errors, printable
 from app.agents.configuration import BackendConfig, BackendContext
 from app.agents.programs.program import Invocation, Program
 from app.domain import secret_spellings
-from app.engine import ports
+from app.engine import agent_ports
 
 _OF_OTHERS = (
     "CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION*", "CLAUDE_CODE_CHILD*", "CLAUDE_CODE_SSE_PORT",
@@ -25,7 +25,11 @@ _BEADS = Path(".beads-local") / "local.db"
 
 
 def overlay(
-    program: Program, config: BackendConfig, environ: Mapping[str, str], prompt: ports.AgentPrompt, called: Invocation
+    program: Program,
+    config: BackendConfig,
+    environ: Mapping[str, str],
+    prompt: agent_ports.AgentPrompt,
+    called: Invocation,
 ) -> dict[str, str | None]:
     """Return the changes to this process's environment; None: the variable is removed.
 
@@ -57,7 +61,7 @@ def secrets(
     return secret_spellings.named(context.environ, patterns)
 
 
-def naming_withheld(reply: ports.AgentReply, withheld: Collection[str], backend: str) -> ports.AgentReply:
+def naming_withheld(reply: agent_ports.AgentReply, withheld: Collection[str], backend: str) -> agent_ports.AgentReply:
     """Return a reply; if its error names withheld variables, the message explains how the program gets them.
 
     Args:

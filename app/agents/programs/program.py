@@ -11,7 +11,7 @@ from typing import Any, Literal
 from app.agents import reply_forms
 from app.agents.configuration import BackendConfig
 from app.domain import records
-from app.engine import ports
+from app.engine import agent_ports
 
 Event = Mapping[str, Any]  # One JSON object that a program has written.
 
@@ -24,7 +24,7 @@ _NAME = re.compile(r"(?!-)[^\x00-\x1f\x7f\ud800-\udfff]*")
 class Turn:
     """One prompt to a program, with all decisions made before the start."""
 
-    prompt: ports.AgentPrompt  # The prompt.
+    prompt: agent_ports.AgentPrompt  # The prompt.
     session_id: str | None = None  # The program's name for the conversation, continued or new; None: its choice.
     resumes: bool = False  # Whether the turn continues that conversation.
     instructed_otherwise: bool = False  # Whether it began with another standing instruction, or an unknown one.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from app.agents.programs import results
 from app.agents.programs.program import STATUS_CODES, Failure, ParsedOutput, Program
 from app.domain import operations, records
-from app.engine import ports
+from app.engine import agent_ports
 from app.processes import launcher_protocol
 
 MOST_REPLY_BYTES = 16 * 1024 * 1024  # Longest reply of a program whose whole output is the reply.
@@ -47,7 +47,7 @@ class ProcessResult:
 class TurnResult:
     """The result of a turn."""
 
-    reply: ports.AgentReply  # The reply, with the reported usage of the turn.
+    reply: agent_ports.AgentReply  # The reply, with the reported usage of the turn.
     sums: records.Usage | None  # The reported usage of the whole conversation; None if not reported.
 
 
@@ -69,7 +69,7 @@ def verdict(program: Program, result: ProcessResult, session_id: str | None = No
     if error is not None:
         facts = {"exit_code": result.exit_code, "stderr": complaints.strip()[-_TAIL_CHARACTERS:], **error.detail}
         error = replace(error, detail={name: fact for name, fact in facts.items() if fact not in (None, "")})
-    reply = ports.AgentReply(
+    reply = agent_ports.AgentReply(
         text="" if error else output.text,
         agent_session_id=output.conversation(),
         usage=output.turn.usage(),

@@ -16,7 +16,7 @@ from app.agents.configuration import TIERS, BackendConfig, BackendContext
 from app.agents.programs import catalogue, environment, executables, program
 from app.agents.servers import acp_agent, acp_opening, acp_tool_policy, acp_turns, services
 from app.domain import agent_sessions
-from app.engine import ports
+from app.engine import agent_ports
 from app.processes import commands
 
 DEFAULT_TIMEOUT_SECONDS = 60 * 60.0  # Wall-clock limit of a prompt that sets none.
@@ -43,7 +43,7 @@ class AcpBackend:
         """
         return self._config.models.get(tier) or (None if tier in TIERS else tier)
 
-    async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
+    async def prompt(self, prompt: agent_ports.AgentPrompt) -> agent_ports.AgentReply:
         """Start the agent, open the conversation, send the prompt and wait for the end of its turn."""
         if (lack := lacks(self._config, self._context.environ)) is not None:
             raise lack
@@ -67,13 +67,13 @@ class AcpBackend:
 
     # -- before the agent is started
 
-    async def _stored(self, prompt: ports.AgentPrompt) -> agent_sessions.AgentSession | None:
+    async def _stored(self, prompt: agent_ports.AgentPrompt) -> agent_sessions.AgentSession | None:
         if prompt.agent_session_id is None:
             return None
         agent_session_id = prompt.agent_session_id
         return await prompt.retry_until_space(lambda: self._context.sessions.find(agent_session_id))
 
-    def _wish(self, prompt: ports.AgentPrompt, stored: agent_sessions.AgentSession | None) -> acp_opening.Wish:
+    def _wish(self, prompt: agent_ports.AgentPrompt, stored: agent_sessions.AgentSession | None) -> acp_opening.Wish:
         hold = None if prompt.tools else acp_tool_policy.of(_words(self._config))
         if hold is None and not prompt.tools:
             raise acp_opening.unheld(self._config.name, "nothing is known that would keep it from that")
@@ -100,7 +100,7 @@ class AcpBackend:
             await self._context.clock.sleep(60.5 - now.second)
 
     def _request(
-        self, prompt: ports.AgentPrompt, hold: acp_tool_policy.Hold | None, reads: int, writes: int
+        self, prompt: agent_ports.AgentPrompt, hold: acp_tool_policy.Hold | None, reads: int, writes: int
     ) -> commands.Request:
         own = hold or acp_tool_policy.Hold(name="")
         try:
@@ -130,8 +130,8 @@ class AcpBackend:
     # -- with the agent
 
     async def _spoken(
-        self, agent: acp_agent.Agent, prompt: ports.AgentPrompt, wish: acp_opening.Wish
-    ) -> ports.AgentReply:
+        self, agent: acp_agent.Agent, prompt: agent_ports.AgentPrompt, wish: acp_opening.Wish
+    ) -> agent_ports.AgentReply:
         import acp
 
         name, idle_seconds = self._config.name, configuration.with_idle(self._config, prompt).idle_seconds
@@ -151,7 +151,7 @@ class AcpBackend:
                 opened.session_id, program.as_words(message), _limit_seconds(prompt), idle_seconds
             )
         except acp.RequestError as error:
-            reply = ports.AgentReply(
+            reply = agent_ports.AgentReply(
                 text="", usage=agent.turn.usage(None, known_as), error=acp_turns.refused(name, error)
             )
         else:
@@ -159,8 +159,8 @@ class AcpBackend:
         return await self._store_turn(prompt, agent.turn, dataclasses.replace(reply, agent_session_id=session_id))
 
     async def _store_turn(
-        self, prompt: ports.AgentPrompt, turn: acp_turns.Turn, reply: ports.AgentReply
-    ) -> ports.AgentReply:
+        self, prompt: agent_ports.AgentPrompt, turn: acp_turns.Turn, reply: agent_ports.AgentReply
+    ) -> agent_ports.AgentReply:
         # An agent reports the price of a whole conversation, across all its processes.
         cost = turn.cost_so_far
         sums = None if cost is None else dataclasses.replace(counting.UNTOLD, cost_usd=cost)
@@ -178,7 +178,7 @@ class AcpBackend:
             await self._store(prompt, counting.kept(known, prompt, sums, before))
         return counting.counted(reply, sums, before, counting.left_out(stored, prompt))
 
-    async def _begin(self, prompt: ports.AgentPrompt, conversation: acp_opening.OpenedConversation) -> None:
+    async def _begin(self, prompt: agent_ports.AgentPrompt, conversation: acp_opening.OpenedConversation) -> None:
         session_id = conversation.session_id
         stored = await self._stored(prompt) or self._session(prompt, session_id)
         if stored is not None:
@@ -187,7 +187,7 @@ class AcpBackend:
             new = dataclasses.replace(stored.anew(), program_session_id=named, names=stored.names, begun_at=begun_at)
             await self._store(prompt, new)
 
-    def _session(self, prompt: ports.AgentPrompt, session_id: str | None) -> agent_sessions.AgentSession | None:
+    def _session(self, prompt: agent_ports.AgentPrompt, session_id: str | None) -> agent_sessions.AgentSession | None:
         ours = prompt.agent_session_id
         if ours is None:
             return None
@@ -198,7 +198,7 @@ class AcpBackend:
             program_session_id=None if session_id == ours else session_id,
         )
 
-    async def _store(self, prompt: ports.AgentPrompt, session: agent_sessions.AgentSession) -> None:
+    async def _store(self, prompt: agent_ports.AgentPrompt, session: agent_sessions.AgentSession) -> None:
         if session != await self._stored(prompt):
             await prompt.retry_until_space(lambda: self._context.sessions.keep(session))
 
@@ -216,7 +216,7 @@ def lacks(config: BackendConfig, environ: Mapping[str, str]) -> errors.AgentFail
     return None
 
 
-def _limit_seconds(prompt: ports.AgentPrompt) -> float:
+def _limit_seconds(prompt: agent_ports.AgentPrompt) -> float:
     return prompt.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from app import errors, printable
 from app.agents.programs import program
 from app.domain import json_text, plain, records
-from app.engine import ports
+from app.engine import agent_ports
 
 if TYPE_CHECKING:
     import acp
@@ -39,7 +39,7 @@ class Turn:
         """Done when the agent uses a tool although it must not use any; the result names the tool."""
         self.begin()
 
-    def begin(self, hear: Callable[[str], None] = ports.unheard) -> None:
+    def begin(self, hear: Callable[[str], None] = agent_ports.unheard) -> None:
         """Discard all updates before the prompt: an agent that loads a conversation repeats all of it.
 
         Args:
@@ -174,12 +174,12 @@ def refused(name: str, error: acp.RequestError) -> records.StepError:
     )
 
 
-def reply(name: str, turn: Turn, response: schema.PromptResponse, known_as: str) -> ports.AgentReply:
+def reply(name: str, turn: Turn, response: schema.PromptResponse, known_as: str) -> agent_ports.AgentReply:
     """Return the reply of a turn."""
     text = _MODE_NOTICE.sub("", turn.text())
     error = _unfinished(name, turn, response) or _disguised(name, turn, text, known_as)
     finish = records.LENGTH if response.stop_reason == "max_tokens" else None
-    return ports.AgentReply(
+    return agent_ports.AgentReply(
         text="" if error else text, usage=turn.usage(response, known_as), finish=finish, error=error
     )
 

@@ -12,7 +12,7 @@ from app import clock, errors, extras
 from app.agents.configuration import TIERS, BackendConfig, BackendContext
 from app.agents.servers import transcripts, tries
 from app.domain import library, plain, records
-from app.engine import ports
+from app.engine import agent_ports
 
 TRIES = 5  # Most tries of one prompt, while the service answers 429 or 5xx or cannot be reached.
 MOST_WAIT_SECONDS = 120.0  # Longest `Retry-After` that the backend waits for; a longer one fails the try.
@@ -48,7 +48,7 @@ class Question:
     max_tokens: int | None  # Longest reply; None: the service's own limit, or a large one.
     reply_schema: plain.Object | None  # JSON Schema that the reply must fit.
     timeout_seconds: float  # Longest time until the whole reply has arrived.
-    hear: Callable[[str], None] = ports.unheard  # Takes in the reply while it arrives, if the service streams it.
+    hear: Callable[[str], None] = agent_ports.unheard  # Takes in the reply while it arrives, if the service streams it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class ServiceBackend:
         known = self._vendor.models if self._config.base_url is None else {}
         return self._config.models.get(tier) or known.get(tier, tier)
 
-    async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
+    async def prompt(self, prompt: agent_ports.AgentPrompt) -> agent_ports.AgentReply:
         """Send the conversation with the prompt at its end, and store both the prompt and its reply."""
         service = self._service = self._service or self._opened()
         question = Question(
@@ -129,7 +129,7 @@ class ServiceBackend:
         # A reply that is not accepted does not become part of the conversation.
         if error is None and (prompt.keeps_cut_off or not is_cut):
             await transcripts.remember(self._surroundings.sessions, self._config.name, prompt, answer.text)
-        return ports.AgentReply(
+        return agent_ports.AgentReply(
             text="" if error else answer.text,
             agent_session_id=prompt.agent_session_id,
             usage=answer.usage,

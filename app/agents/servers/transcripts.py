@@ -8,7 +8,7 @@ from typing import Literal
 
 from app import errors
 from app.domain import agent_sessions, plain
-from app.engine import ports
+from app.engine import agent_ports
 
 Role = Literal["user", "assistant"]
 
@@ -21,7 +21,7 @@ class Message:
     text: str  # Its text.
 
 
-async def messages(sessions: agent_sessions.AgentSessions, prompt: ports.AgentPrompt) -> list[Message]:
+async def messages(sessions: agent_sessions.AgentSessions, prompt: agent_ports.AgentPrompt) -> list[Message]:
     """Return the conversation so far with the prompt as its last message."""
     past: list[Message] = []
     if (agent_session_id := prompt.agent_session_id) is not None:
@@ -36,7 +36,9 @@ async def messages(sessions: agent_sessions.AgentSessions, prompt: ports.AgentPr
     return _merged([*past, Message(role="user", text=prompt.text)])
 
 
-async def remember(sessions: agent_sessions.AgentSessions, backend: str, prompt: ports.AgentPrompt, reply: str) -> None:
+async def remember(
+    sessions: agent_sessions.AgentSessions, backend: str, prompt: agent_ports.AgentPrompt, reply: str
+) -> None:
     """Store a prompt and its reply, both or neither."""
     if prompt.agent_session_id is None:
         return

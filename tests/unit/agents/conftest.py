@@ -12,12 +12,12 @@ import pytest
 from app import clock, settings
 from app.agents import backends
 from app.agents.configuration import BackendConfig
-from app.engine import ports
+from app.engine import agent_ports
 from app.processes import supervisor
 from app.storage.agent_sessions import MemoryAgentSessions
 from tests.unit.agents import around
 
-Speaking = Callable[..., ports.AgentBackend]
+Speaking = Callable[..., agent_ports.AgentBackend]
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def work(tmp_path: Path) -> Path:
 async def speaking(tmp_path: Path, sessions: MemoryAgentSessions) -> AsyncIterator[Speaking]:
     started: list[supervisor.Supervisor] = []
 
-    def make(type_name: str, *, environ: Mapping[str, str] | None = None, **given: Any) -> ports.AgentBackend:
+    def make(type_name: str, *, environ: Mapping[str, str] | None = None, **given: Any) -> agent_ports.AgentBackend:
         environ = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "IS_SANDBOX": "1", **(environ or {})}
         secrets = [*settings.SECRET_NAMES, *backends.key_variables()]
         started.append(supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), environ, secrets=secrets))

@@ -9,7 +9,7 @@ from typing import Any
 from app.agents import counting
 from app.agents.programs import catalogue, verdicts
 from app.domain import agent_sessions
-from app.engine import ports
+from app.engine import agent_ports
 
 FOLDER = Path(__file__).parent / "replies"
 LIMITS = {"timeout": 3600.0, "idle": 0.5, "output": 1000}
@@ -39,17 +39,17 @@ def left(given: dict[str, Any]) -> verdicts.ProcessResult:
     )
 
 
-def verdict(name: str, given: dict[str, Any]) -> ports.AgentReply:
+def verdict(name: str, given: dict[str, Any]) -> agent_ports.AgentReply:
     """Return the reply that a golden result leads to."""
     return reply(verdicts.verdict(catalogue.PROGRAMS[name.partition("/")[0]], left(given)))
 
 
-def reply(found: verdicts.TurnResult) -> ports.AgentReply:
+def reply(found: verdicts.TurnResult) -> agent_ports.AgentReply:
     """Return the reply of a conversation's first turn."""
     return counting.counted(found.reply, found.sums, agent_sessions.NOTHING_SPENT)
 
 
-def golden_form(reply: ports.AgentReply) -> dict[str, Any]:
+def golden_form(reply: agent_ports.AgentReply) -> dict[str, Any]:
     """Return a reply in the form of golden files."""
     usage, error = reply.usage, reply.error
     return {

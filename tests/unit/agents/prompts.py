@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import Any
 
-from app.engine import ports
+from app.engine import agent_ports
 
 SLOW = "Count from one to ten thousand, in words. " * 150
 """A prompt that keeps a small model busy for many seconds."""
 
 
-def prompt(text: str = "Say hello to Kael.", **given: Any) -> ports.AgentPrompt:
+def prompt(text: str = "Say hello to Kael.", **given: Any) -> agent_ports.AgentPrompt:
     """Return a prompt, with usual values for fields that are not given."""
     usual: dict[str, Any] = {
         "text": text,
@@ -28,4 +28,4 @@ def prompt(text: str = "Say hello to Kael.", **given: Any) -> ports.AgentPrompt:
         "key": "brief",
         "attempt": 1,
     }
-    return ports.AgentPrompt(**(usual | given))
+    return agent_ports.AgentPrompt(**(usual | given))

@@ -19,7 +19,7 @@ from app import clock, errors
 from app.agents.configuration import BackendConfig
 from app.agents.servers import acp_agent, acp_backend, acp_connection, acp_turns
 from app.domain import agent_sessions
-from app.engine import ports
+from app.engine import agent_ports
 from app.processes import commands, supervisor
 from app.storage.agent_sessions import MemoryAgentSessions
 from tests.unit.agents import around, living
@@ -74,8 +74,8 @@ def make(request: pytest.FixtureRequest, running: supervisor.Supervisor, session
 
 
 @pytest.fixture
-def say(store: Path, tmp_path: Path) -> Callable[..., ports.AgentPrompt]:
-    def said(text: str, **given: Any) -> ports.AgentPrompt:
+def say(store: Path, tmp_path: Path) -> Callable[..., agent_ports.AgentPrompt]:
+    def said(text: str, **given: Any) -> agent_ports.AgentPrompt:
         usual: dict[str, Any] = {"tools": True, "working_dir": PurePath(tmp_path), "env": {"ACP_STORE": str(store)}}
         return prompt(text, **usual | given)
 

@@ -10,7 +10,7 @@ import pytest
 from app.agents.backends import Backends
 from app.agents.performer import AgentPerformer
 from app.domain import operations, records
-from app.engine import ports
+from app.engine import agent_ports, ports
 from app.processes import commands
 from tests.unit.agents import around
 from tests.unit.calls import Harness
@@ -28,16 +28,16 @@ class Breaking(Backends):
         """Return None: the backend has one model."""
         return None
 
-    def get(self, name: str) -> ports.AgentBackend:
+    def get(self, name: str) -> agent_ports.AgentBackend:
         """Return this backend for any name."""
         return self  # type: ignore[return-value]
 
-    async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
+    async def prompt(self, prompt: agent_ports.AgentPrompt) -> agent_ports.AgentReply:
         """Fail with a lost launcher, or answer."""
         self.attempts.append(prompt.attempt)
         if len(self.attempts) <= self._losses:
             raise commands.LauncherLost(detail={"exit_code": -9})
-        return ports.AgentReply(text="Dawn at the gate.")
+        return agent_ports.AgentReply(text="Dawn at the gate.")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.domain.records import Usage
-from app.engine.ports import AgentReply
+from app.engine.agent_ports import AgentReply
 from tests.unit.agents.conftest import Speaking
 from tests.unit.agents.stub_programs import Stub
 from tests.unit.agents.test_programs_running import OURS, asked

@@ -16,7 +16,7 @@ from app.agents.backends import Backends
 from app.agents.configuration import BackendConfig
 from app.agents.performer import MAX_PROMPT_BYTES, AgentPerformer
 from app.domain import operations, records, states
-from app.engine import ports
+from app.engine import agent_ports
 from tests.unit.agents import around
 from tests.unit.calls import Harness
 
@@ -24,22 +24,22 @@ from tests.unit.calls import Harness
 class Noting(Backends):
     """Backends that record the last prompt before they pass it on."""
 
-    noted: ports.AgentPrompt
+    noted: agent_ports.AgentPrompt
 
-    def get(self, name: str) -> ports.AgentBackend:
+    def get(self, name: str) -> agent_ports.AgentBackend:
         """Return the backend of that name, wrapped to record prompts."""
         return _Watched(super().get(name), self)
 
 
 class _Watched:
-    def __init__(self, backend: ports.AgentBackend, notes: Noting) -> None:
+    def __init__(self, backend: agent_ports.AgentBackend, notes: Noting) -> None:
         self._backend = backend
         self._notes = notes
         self.get_name = backend.get_name
         self.close = backend.close
         self.resolve_model = backend.resolve_model
 
-    async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
+    async def prompt(self, prompt: agent_ports.AgentPrompt) -> agent_ports.AgentReply:
         self._notes.noted = prompt
         return await self._backend.prompt(prompt)
 
@@ -47,10 +47,10 @@ class _Watched:
 class Keeping(Backends):
     """One backend that writes with `retry_until_space`, and then answers or hangs."""
 
-    def __init__(self, *, answers: bool, reply: ports.AgentReply | None = None) -> None:
+    def __init__(self, *, answers: bool, reply: agent_ports.AgentReply | None = None) -> None:
         super().__init__({}, around.surroundings())
         self.answers = answers
-        self.reply = reply or ports.AgentReply(text="Yes.")
+        self.reply = reply or agent_ports.AgentReply(text="Yes.")
         self.kept = asyncio.Event()
 
     def resolve_model(self, tier: str) -> str | None:
@@ -61,7 +61,7 @@ class Keeping(Backends):
         """Return itself."""
         return self
 
-    async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
+    async def prompt(self, prompt: agent_ports.AgentPrompt) -> agent_ports.AgentReply:
         """Write, then answer or hang."""
 
         async def write() -> None:
@@ -154,7 +154,7 @@ async def test_every_part_of_a_call_reaches_the_backend(backing: Backing) -> Non
 @pytest.mark.parametrize("text", ["\ud800", "Fine.\udfff", "\udc00\ud83d"])
 async def test_a_reply_with_half_a_character_is_a_failure(text: str) -> None:
     """A reply with half a surrogate pair fails the step, and its usage is counted."""
-    reply = ports.AgentReply(text=text, usage=records.Usage(input_tokens=9))
+    reply = agent_ports.AgentReply(text=text, usage=records.Usage(input_tokens=9))
     result = await performing(Keeping(answers=True, reply=reply)).perform(Harness().call(speech()))
 
     assert result.error is not None

@@ -13,7 +13,7 @@ from app.agents import performer
 from app.agents.backends import Backends
 from app.agents.performer import AgentPerformer
 from app.domain import operations
-from app.engine import ports
+from app.engine import agent_ports, ports
 from app.engine.conversation_claims import ConversationClaims
 from app.storage.agent_sessions import MemoryAgentSessions
 from app.storage.memory_store import MemoryStore
@@ -29,7 +29,7 @@ class Counting(Backends):
 
     def __init__(self) -> None:
         super().__init__({}, around.surroundings())
-        self.prompts: list[ports.AgentPrompt] = []
+        self.prompts: list[agent_ports.AgentPrompt] = []
         self.speaking = 0
         self.most = 0
         self.free = asyncio.Event()
@@ -43,7 +43,7 @@ class Counting(Backends):
         """Return itself."""
         return self
 
-    async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
+    async def prompt(self, prompt: agent_ports.AgentPrompt) -> agent_ports.AgentReply:
         """Answer once the test allows it."""
         self.prompts.append(prompt)
         self.speaking += 1
@@ -53,7 +53,7 @@ class Counting(Backends):
             await self.free.wait()
         finally:
             self.speaking -= 1
-        return ports.AgentReply(text="Yes.")
+        return agent_ports.AgentReply(text="Yes.")
 
 
 class Stage:

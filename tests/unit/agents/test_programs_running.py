@@ -15,7 +15,7 @@ from app import errors
 from app.agents import backends
 from app.agents.programs import catalogue
 from app.domain import agent_sessions
-from app.engine import ports
+from app.engine import agent_ports
 from app.storage.agent_sessions import MemoryAgentSessions
 from tests.unit.agents.conftest import Speaking
 from tests.unit.agents.prompts import prompt
@@ -36,13 +36,13 @@ def codex(tmp_path: Path) -> Stub:
     return Stub(tmp_path / "bin", "codex")
 
 
-def asked(work: Path, text: str = "Say PONG.", **given: Any) -> ports.AgentPrompt:
+def asked(work: Path, text: str = "Say PONG.", **given: Any) -> agent_ports.AgentPrompt:
     """Return a prompt that allows tools, in the folder."""
     usual: dict[str, Any] = {"tools": True, "working_dir": work, "max_tokens": None, "timeout_seconds": 60.0}
     return prompt(text, **(usual | given))
 
 
-def code_of(reply: ports.AgentReply) -> str | None:
+def code_of(reply: agent_ports.AgentReply) -> str | None:
     """Return the code of a reply's error."""
     return reply.error.code if reply.error else None
 

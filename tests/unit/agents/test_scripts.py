@@ -15,7 +15,7 @@ from app import clock, errors
 from app.agents import entries
 from app.agents.scripted import RecordingBackend, Script, ScriptedBackend
 from app.domain import records
-from app.engine import ports
+from app.engine import agent_ports
 from tests.unit.agents.prompts import prompt
 
 
@@ -25,7 +25,7 @@ def scripted(path: Path, content: Any, time: clock.Clock | None = None) -> Scrip
     return ScriptedBackend("script", Script(path), time or clock.SystemClock())
 
 
-async def said(backend: ports.AgentBackend, key: str, attempt: int = 1) -> str:
+async def said(backend: agent_ports.AgentBackend, key: str, attempt: int = 1) -> str:
     """Return a backend's text for a step and attempt."""
     return (await backend.prompt(prompt(key=key, attempt=attempt))).text
 
@@ -175,11 +175,11 @@ class Counting:
         """Return a model name that shows which backend resolved it."""
         return f"counting-{tier}"
 
-    async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
+    async def prompt(self, prompt: agent_ports.AgentPrompt) -> agent_ports.AgentReply:
         """Return the next text, or the number of the prompt."""
         self.asked += 1
         text = self._texts[self.asked - 1] if self.asked <= len(self._texts) else f"reply {self.asked}"
-        return ports.AgentReply(text=text, usage=self._usage or records.Usage(output_tokens=self.asked))
+        return agent_ports.AgentReply(text=text, usage=self._usage or records.Usage(output_tokens=self.asked))
 
     async def close(self) -> None:
         """Close nothing."""

@@ -15,7 +15,7 @@ from app.agents.performer import AgentPerformer
 from app.dialects.registry import DIALECTS
 from app.domain import library, plain
 from app.domain.states import RunState
-from app.engine import ports, probes, runner
+from app.engine import agent_ports, probes, runner
 from app.engine.run_equipment import Equipment
 from tests.unit.agents import around
 from tests.unit.engine import logs, samples
@@ -135,22 +135,22 @@ class Listening(Backends):
 
     def __init__(self, configs: Mapping[str, BackendConfig]) -> None:
         super().__init__(configs, around.surroundings())
-        self.prompts: list[ports.AgentPrompt] = []
+        self.prompts: list[agent_ports.AgentPrompt] = []
 
-    def get(self, name: str) -> ports.AgentBackend:
+    def get(self, name: str) -> agent_ports.AgentBackend:
         """Return the recording backend of that name."""
         return _Listened(super().get(name), self.prompts)
 
 
 class _Listened:
-    def __init__(self, backend: ports.AgentBackend, prompts: list[ports.AgentPrompt]) -> None:
+    def __init__(self, backend: agent_ports.AgentBackend, prompts: list[agent_ports.AgentPrompt]) -> None:
         self._backend = backend
         self._prompts = prompts
         self.get_name = backend.get_name
         self.resolve_model = backend.resolve_model
         self.close = backend.close
 
-    async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
+    async def prompt(self, prompt: agent_ports.AgentPrompt) -> agent_ports.AgentReply:
         self._prompts.append(prompt)
         return await self._backend.prompt(prompt)
 
@@ -205,7 +205,7 @@ class Play:
         return state
 
     @property
-    def prompts(self) -> list[ports.AgentPrompt]:
+    def prompts(self) -> list[agent_ports.AgentPrompt]:
         """Return every prompt that the backend received."""
         return self.backends.prompts
 
