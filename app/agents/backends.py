@@ -44,7 +44,7 @@ class Backends:
         self._limits = rate_limits.RateLimits(configs, surroundings.clock, surroundings.pauses, surroundings.rates)
         self._surroundings = dataclasses.replace(surroundings, get=self.get, limited=self._limited)
         self._made: dict[str, agent_ports.AgentBackend] = {}
-        self._limits.look()
+        self._limits.reload()
 
     def get(self, name: str) -> agent_ports.AgentBackend:
         """Return a backend by name.
@@ -88,7 +88,7 @@ class Backends:
         Raises:
             errors.AgentFailed, errors.ConfigurationError: as `get`.
         """
-        self._limits.look()
+        self._limits.reload()
         return self._limit(name, prompt).turn(prompt.live)
 
     def _limit(self, name: str, prompt: agent_ports.AgentPrompt) -> rate_limits.RateLimit:
@@ -103,8 +103,8 @@ class Backends:
 
     def check(self) -> list[tuple[str, str]]:
         """Return the name of each backend that cannot work here, and the reason, without starting a process."""
-        found = [(name, _lack(config, self._surroundings)) for name, config in sorted(self._configs.items())]
-        return [(name, lack) for name, lack in found if lack is not None]
+        lacks = [(name, _lack(config, self._surroundings)) for name, config in sorted(self._configs.items())]
+        return [(name, lack) for name, lack in lacks if lack is not None]
 
     def lack(
         self, name: str, *, continues: bool = False, elsewhere: bool = False, model: str | None = None

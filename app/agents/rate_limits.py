@@ -36,7 +36,7 @@ class RateLimit(live_steps.BackendQueue):
     """The queue of prompts to one backend and model, in the order of arrival.
 
     Args:
-        look: Reads the pauses of other services again if their file has changed; called after each pause of a wait.
+        reload: Reads the pauses of other services again if their file has changed; called after each pause of a wait.
         shared: Counts the prompts of all processes; None: only those of this process.
     """
 
@@ -45,11 +45,11 @@ class RateLimit(live_steps.BackendQueue):
         config: BackendConfig,
         model: str | None,
         time: clock.Clock,
-        look: Callable[[], None] = lambda: None,
+        reload: Callable[[], None] = lambda: None,
         shared: SharedRates | None = None,
     ) -> None:
         super().__init__(config.name)
-        self._look = look
+        self._reload = reload
         self._clock = time
         self._config = config
         self._model = config.name, model
@@ -119,7 +119,7 @@ class RateLimit(live_steps.BackendQueue):
                 await self._freed.wait()
             else:
                 await self._clock.sleep(min(seconds, _LOOK_SECONDS))
-                self._look()
+                self._reload()
 
     async def _asked(self) -> float | None:
         seconds = self._wait_seconds()
@@ -187,7 +187,7 @@ class RateLimits:
         self._saving: asyncio.Task[None] | None = None
         self._unsaved = set[Model]()
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Apply the pauses of the file if it has changed; if the file is invalid, the earlier pauses remain."""
         if self._file is None or self._is_saving:
             return
@@ -213,7 +213,7 @@ class RateLimits:
     def pause(self, backend: str, model: str | None, seconds: float) -> None:
         """Start no prompt to a model for some seconds, and store that pause."""
         # Read the file first: this process must not overwrite its present content.
-        self.look()
+        self.reload()
         limit = self.of(backend, model)
         limit.pause(seconds)
         # The packages of services wait by themselves, in the task of the step.
@@ -256,7 +256,7 @@ class RateLimits:
         known = self._limits.get((backend, model))
         if known is None:
             config = self._configs.get(backend) or BackendConfig(name=backend, type="")
-            known = self._limits[backend, model] = RateLimit(config, model, self._clock, self.look, self._shared)
+            known = self._limits[backend, model] = RateLimit(config, model, self._clock, self.reload, self._shared)
         return known
 
 
@@ -264,16 +264,16 @@ def _merge(file: PauseFile, known: Mapping[Model, datetime | None], new: set[Mod
     """Add the new ones of the known pauses to those of the file; write the file anew if it is damaged."""
     try:
         file.renew()
-        found = dict[Model, datetime | None](_pauses(file.read()))
+        merged = dict[Model, datetime | None](_pauses(file.read()))
     except errors.Conflict:
         # If the file is damaged, what this process knows is more reliable.
-        found = dict(known)
+        merged = dict(known)
     for model in new:
         # Take the longer of two pauses: the shorter is an earlier 429 of another process.
-        found[model] = max(filter(None, (known.get(model), found.get(model))), default=None)
+        merged[model] = max(filter(None, (known.get(model), merged.get(model))), default=None)
     pauses: list[plain.Json] = [
         {"backend": backend, "model": model, "until": clock.stamp(at)}
-        for (backend, model), at in found.items()
+        for (backend, model), at in merged.items()
         if at is not None and at > now
     ]
     file.write({"pauses": pauses})

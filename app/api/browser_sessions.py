@@ -61,8 +61,8 @@ class BrowserSessions:
 
     def caller(self, scope: Scope) -> access.Caller | None:
         """Return the caller with the sign-in of a request; None if the request has no valid one."""
-        found = self.find(scope)
-        return None if found is None else self._signed_in(found)
+        sign_in = self.find(scope)
+        return None if sign_in is None else self._signed_in(sign_in)
 
     def find(self, scope: Scope) -> dict[str, str] | None:
         """Return the sign-in of a request, `{name, key, issued, expires, header}`; None if it has no valid one."""

@@ -316,13 +316,13 @@ def allowed_origins(server: settings.ServerSettings) -> list[str]:
 
 def host_name(host: str) -> str | None:
     """Return the name or address in a `Host` header, in one spelling; None if it is malformed (RFC 9110, 7.2)."""
-    found = _HOST.fullmatch(host)
-    if found is None or int(found["port"] or 0) > _LARGEST_PORT:
+    match = _HOST.fullmatch(host)
+    if match is None or int(match["port"] or 0) > _LARGEST_PORT:
         return None
-    if found["name"] is not None:
-        return found["name"].lower().removesuffix(".")
+    if match["name"] is not None:
+        return match["name"].lower().removesuffix(".")
     try:
-        bracketed = ipaddress.IPv6Address(found["address"])
+        bracketed = ipaddress.IPv6Address(match["address"])
     except ValueError:
         return None
     return str(bracketed.ipv4_mapped or bracketed)

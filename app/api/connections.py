@@ -119,7 +119,7 @@ class StallWatch:
         """Start to watch; the connection is aborted when the client has taken no data for a while."""
         self.end()
         waiting = transport.get_write_buffer_size()
-        self._timer = self._loop.call_later(STALLED_SECONDS, self._look, transport, waiting)
+        self._timer = self._loop.call_later(STALLED_SECONDS, self._abort_if_stalled, transport, waiting)
 
     def end(self) -> None:
         """Stop watching."""
@@ -127,7 +127,7 @@ class StallWatch:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self, transport: asyncio.WriteTransport, left: int) -> None:
+    def _abort_if_stalled(self, transport: asyncio.WriteTransport, left: int) -> None:
         if transport.get_write_buffer_size() >= left:
             transport.abort()
         else:

@@ -56,9 +56,9 @@ def methods_at(app: FastAPI, path: str) -> list[str]:
     """Return the methods of an address; an address without parameters hides those with parameters."""
     # From the routes themselves: composing the document would delay every other answer for half a second.
     routes = [route for route in app.routes if isinstance(route, Route)]
-    found = [route for route in routes if route.path == path]
-    found = found or [route for route in routes if route.path_regex.match(path)]
-    verbs = {verb for route in found for verb in route.methods or ()}
+    matching = [route for route in routes if route.path == path]
+    matching = matching or [route for route in routes if route.path_regex.match(path)]
+    verbs = {verb for route in matching for verb in route.methods or ()}
     return sorted(verbs | {"HEAD"} if "GET" in verbs else verbs)
 
 

@@ -42,12 +42,12 @@ def unfit(found: Iterable[Mapping[str, Any]], shape: Any = None) -> errors.Reque
 
 
 async def _answer(request: Request, error: Exception) -> Response:
-    found = None
+    problem = None
     if isinstance(error, errors.ControlRoomError):
-        found = refusals.problem(await scoping.disclosed_at(request, error))
-    if found is None:
+        problem = refusals.problem(await scoping.disclosed_at(request, error))
+    if problem is None:
         raise error
-    return found.response()
+    return problem.response()
 
 
 async def _answer_invalid(request: Request, error: Exception) -> Response:

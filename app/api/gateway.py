@@ -165,10 +165,10 @@ class Gateway:
         # stranger, who reaches only open addresses.
         if caller.sha256 is None:
             return None
-        found = await self._token.needed(scope.get("method", "GET"), scope["path"])
+        needed = await self._token.needed(scope.get("method", "GET"), scope["path"])
         try:
-            if found is not None:
-                await scoping.check(_services(scope), caller, *found)
+            if needed is not None:
+                await scoping.check(_services(scope), caller, *needed)
         except errors.ControlRoomError as error:
             return refusals.problem(error)
         return None
@@ -202,8 +202,8 @@ class Gateway:
         # Direct answers are a second way besides the routes, so they may only return what the routes would: for an
         # unusual or refused request they return None, and the route, which has all the rules, answers it.
         direct = self._at.get((scope["method"], scope["path"]), _poll)
-        found = await direct(services, scope, value) if services is not None else None
-        await (found or self._app)(scope, receive, send)
+        answer = await direct(services, scope, value) if services is not None else None
+        await (answer or self._app)(scope, receive, send)
 
     async def _answer_head(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer HEAD with the status and headers of GET, without starting a stream."""
@@ -303,8 +303,8 @@ def alive() -> Response:
 
 async def ready(services: Services) -> Response:
     """Return the answer of a service that accepts runs."""
-    found = await services.health.ready()
-    return Response(plain.encode(found.to_json()), media_type="application/json")
+    readiness = await services.health.ready()
+    return Response(plain.encode(readiness.to_json()), media_type="application/json")
 
 
 async def start(
@@ -315,10 +315,10 @@ async def start(
     if caller.limits is not None:
         request = await scoping.scope_start(services, caller, request)
     asked_by = await callers.run_of(services, connection, request.parent_run_id)
-    found = await services.runs.start(request, author=author, asked_by=asked_by)
-    headers = {"Location": f"/api/runs/{found.run_id}"}
-    status = 200 if found.existed else 201
-    return Response(plain.encode(found.to_json()), status, headers, media_type="application/json")
+    started = await services.runs.start(request, author=author, asked_by=asked_by)
+    headers = {"Location": f"/api/runs/{started.run_id}"}
+    status = 200 if started.existed else 201
+    return Response(plain.encode(started.to_json()), status, headers, media_type="application/json")
 
 
 async def _start(services: Services, scope: Scope, body: Any) -> Response | None:

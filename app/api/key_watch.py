@@ -34,7 +34,7 @@ class Connection:
         self._counts = counts
         self._begun = self._over = False
         is_long_poll = not self._is_order and b"wait=" in scope["query_string"]
-        self._watch = asyncio.create_task(self._look()) if is_long_poll else None
+        self._watch = asyncio.create_task(self._end_when_invalid()) if is_long_poll else None
 
     async def receive(self) -> Message:
         """Return the client's next message; for a WebSocket whose key has become invalid, return a disconnect."""
@@ -58,14 +58,14 @@ class Connection:
         await self._send(message)
         is_open = message["type"] == "websocket.accept" or (message.get("more_body") and not self._is_order)
         if is_open and self._watch is None:
-            self._watch = asyncio.create_task(self._look())
+            self._watch = asyncio.create_task(self._end_when_invalid())
 
     async def close(self) -> None:
         """Stop the watch."""
         if self._watch is not None:
             await aio.end(self._watch)
 
-    async def _look(self) -> None:
+    async def _end_when_invalid(self) -> None:
         # Keys expire by the clock, and other processes revoke them, so there is no event to wait for.
         while self._counts():  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)

@@ -59,7 +59,7 @@ WaitForChange = Annotated[
 Page: TypeAlias = tuple[Sequence[shapes.Shape | plain.Json], Mapping[str, str]]
 """Elements of a list, and further headers of the answer."""
 
-Looked: TypeAlias = tuple[bytes, Mapping[str, str], str]  # Body, further headers and entity tag of an answer.
+Rendered: TypeAlias = tuple[bytes, Mapping[str, str], str]  # Body, further headers and entity tag of an answer.
 
 NOT_MODIFIED: refusals.Responses = {304: {"description": "Nothing has changed since the entity tag in If-None-Match."}}
 """Declaration of a route that compares entity tags."""
@@ -154,24 +154,25 @@ async def listed(
 async def _listed(
     services: Services, if_none_match: str | None, wait: float | None, read: Callable[[], Awaitable[Page]]
 ) -> Response:
-    async def look() -> Looked:
+    async def render() -> Rendered:
         rows, headers = await read()
         body = plain.encode([row.to_json() if isinstance(row, shapes.Shape) else row for row in rows])
         return body, headers, plain.entity_tag(body + headers.get("Link", "").encode())
 
-    return await looked(services, if_none_match, wait, look)
+    return await conditional(services, if_none_match, wait, render)
 
 
-async def looked(
-    services: Services, if_none_match: str | None, wait: float | None, look: Callable[[], Awaitable[Looked]]
+async def conditional(
+    services: Services, if_none_match: str | None, wait: float | None, render: Callable[[], Awaitable[Rendered]]
 ) -> Response:
     """Return a view of many runs, or 304 to a client that already has it; with `wait`, return when it has changed."""
     known = polling.entity_tags(if_none_match)
-    found = await look()
+    body, further, etag = rendered = await render()
     if wait:
-        old = known or {found[2]}
-        found = await services.runs.polls.look(found, look, wait, lambda seen: seen[2] not in old and "*" not in old)
-    body, further, etag = found
+        old = known or {etag}
+        body, further, etag = await services.runs.polls.repeat(
+            rendered, render, wait, lambda seen: seen[2] not in old and "*" not in old
+        )
     headers = {**further, "ETag": etag, "Cache-Control": "no-cache"}
     if etag in known or "*" in known:
         return Response(status_code=304, headers=headers)

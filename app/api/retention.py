@@ -91,8 +91,8 @@ class PolicyBody(BaseModel):
 )
 async def prune_runs(services: ServicesDep, body: PruneBody, author: AuthorDep) -> Response:
     """Remove finished runs by age, state, label and size, or only list them. Pinned and needed runs are kept."""
-    found = await services.retention.prune(body.rule(), dry_run=body.dry_run, expected=body.expected, author=author)
-    return responses.as_json(found)
+    report = await services.retention.prune(body.rule(), dry_run=body.dry_run, expected=body.expected, author=author)
+    return responses.as_json(report)
 
 
 @router.get(

@@ -78,8 +78,8 @@ async def show_steps(
 )
 async def show_graph(services: ServicesDep, run_id: RunId, if_none_match: responses.IfNoneMatch = None) -> Response:
     """Return the flow of the run's frozen recipe, with the state of each node and the edges taken so far."""
-    found = await services.runs.graph(run_id)
-    return polling.unless_known(found.body, found.etag, polling.entity_tags(if_none_match))
+    graph = await services.runs.graph(run_id)
+    return polling.unless_known(graph.body, graph.etag, polling.entity_tags(if_none_match))
 
 
 @router.get(
@@ -155,12 +155,12 @@ async def follow_events(
 async def _portion(
     services: ServicesDep, request: Request, run_id: str, after: int, limit: int | None, if_none_match: str | None
 ) -> Response:
-    found = await services.runs.steps_portion(run_id, after=after, limit=limit or step_portions.USUAL)
-    following = None if found.last is None else str(found.last)
-    headers = {**queries.next_link(request, following), "ETag": found.etag, "Cache-Control": "no-cache"}
-    if polling.entity_tags(if_none_match) & {found.etag, "*"}:
+    portion = await services.runs.steps_portion(run_id, after=after, limit=limit or step_portions.USUAL)
+    following = None if portion.last is None else str(portion.last)
+    headers = {**queries.next_link(request, following), "ETag": portion.etag, "Cache-Control": "no-cache"}
+    if polling.entity_tags(if_none_match) & {portion.etag, "*"}:
         return Response(status_code=304, headers=headers)
-    return Response(found.body, headers=headers, media_type="application/json")
+    return Response(portion.body, headers=headers, media_type="application/json")
 
 
 def _etag(lines: Sequence[records.Record]) -> str:

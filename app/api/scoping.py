@@ -67,8 +67,8 @@ async def check(services: Services | None, caller: access.Caller, need: roles.Ne
         raise out_of_scope(caller, "this reaches more than")
     if limits.recipes and need.reach in (Reach.ANY_RECIPE, Reach.PLAN_CHANGE):
         raise out_of_scope(caller, "this reaches recipes beyond")
-    if services is not None and (look := _LOOKS.get(need.reach)) is not None:
-        await look(services, limits, place)
+    if services is not None and (check_scope := _SCOPE_CHECKS.get(need.reach)) is not None:
+        await check_scope(services, limits, place)
 
 
 async def scope_start(
@@ -185,9 +185,9 @@ async def disclosed_at(connection: HTTPConnection, error: errors.ControlRoomErro
         return error
 
     async def sees(kind: str, named: str) -> bool:
-        look = {"run": _run, "plan": _plan, "issue": _issue}[kind]
+        check_scope = {"run": _run, "plan": _plan, "issue": _issue}[kind]
         try:
-            await look(services, limits, dict.fromkeys(("run_id", "session_id", "issue_id"), named))
+            await check_scope(services, limits, dict.fromkeys(("run_id", "session_id", "issue_id"), named))
         except errors.ControlRoomError:
             return False
         return True
@@ -247,8 +247,8 @@ async def _gate(services: Services, limits: access.Scope, place: Mapping[str, st
 async def _issue(services: Services, limits: access.Scope, place: Mapping[str, str]) -> None:
     issue_id = place["issue_id"]
     missing = errors.NotFound(f"there is no issue {issue_id!r:.120}", code="issue_not_found")
-    found: Mapping[str, Any] = await services.issues.show(issue_id)
-    await within(services, limits, found.get("run_id"), missing)
+    issue: Mapping[str, Any] = await services.issues.show(issue_id)
+    await within(services, limits, issue.get("run_id"), missing)
 
 
 async def see_receipt(services: Services, limits: access.Scope, place: Mapping[str, str]) -> None:
@@ -260,8 +260,8 @@ async def see_receipt(services: Services, limits: access.Scope, place: Mapping[s
     receipt_id = place["receipt_id"]
     facts, message = {"receipt_id": receipt_id[:80]}, f"there is no receipt {receipt_id!r:.80}"
     missing = errors.NotFound(message, code="receipt_not_found", detail=facts)
-    found: Mapping[str, Any] = await services.runs.receipt(receipt_id)
-    await within(services, limits, found.get("run_id"), missing)
+    receipt: Mapping[str, Any] = await services.runs.receipt(receipt_id)
+    await within(services, limits, receipt.get("run_id"), missing)
 
 
 async def _plan(services: Services, limits: access.Scope, place: Mapping[str, str]) -> None:
@@ -270,7 +270,7 @@ async def _plan(services: Services, limits: access.Scope, place: Mapping[str, st
         raise errors.NotFound(f"there is no plan {session_id!r:.80}", code="plan_not_found")
 
 
-_LOOKS = {
+_SCOPE_CHECKS = {
     Reach.RUN: _run,
     Reach.GATE: _gate,
     Reach.ISSUE: _issue,

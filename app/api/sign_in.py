@@ -58,13 +58,13 @@ router = routers.router(prefix=callers.SIGN_IN_PATH, tags=["service"])
 async def show_session(request: Request) -> Response:
     """Return whether the service needs a sign-in, and whether this browser has one. Needs no token."""
     sessions: browser_sessions.BrowserSessions = request.app.state.browser_sessions
-    found, caller = sessions.find(request.scope), sessions.caller(request.scope)
+    sign_in, caller = sessions.find(request.scope), sessions.caller(request.scope)
     shown = BrowserSession(
         required=sessions.credentials.required,
-        signed_in=found is not None,
-        name=found["name"] if found else None,
+        signed_in=sign_in is not None,
+        name=sign_in["name"] if sign_in else None,
         role=caller.role if caller else None if sessions.credentials.required else access.Role.ADMIN,
-        expires_at=found["expires"] if found else None,
+        expires_at=sign_in["expires"] if sign_in else None,
     )
     return as_json(shown, headers={"Cache-Control": "no-store"})
 

@@ -30,11 +30,11 @@ async def show_stats(
 ) -> Response:
     """Return counts over all runs. They are counted for all clients together, so that many may wait for changes."""
 
-    async def look() -> responses.Looked:
+    async def render() -> responses.Rendered:
         found = await services.statistics.stats(query.failed_since(), query.midnight(), limits)
         return found.body, {}, found.etag
 
-    return await responses.looked(services, if_none_match, query.wait, look)
+    return await responses.conditional(services, if_none_match, query.wait, render)
 
 
 @router.get(
@@ -56,9 +56,9 @@ async def show_usage(
     wanted = query.query()
     wanted = dataclasses.replace(wanted, runs=dataclasses.replace(wanted.runs, scope=limits))
 
-    async def look() -> responses.Looked:
+    async def render() -> responses.Rendered:
         body = plain.encode((await services.statistics.usage(wanted)).to_json())
         headers: Mapping[str, str] = {}
         return body, headers, plain.entity_tag(body)
 
-    return await responses.looked(services, if_none_match, None, look)
+    return await responses.conditional(services, if_none_match, None, render)

@@ -22,11 +22,11 @@ def lead(store: Store, unattended: Unattended, closing: AsyncExitStack) -> None:
     if store.leads is None:
         unattended.start()
         return
-    looking = asyncio.create_task(_look(store.leads, unattended), name="lead")
-    closing.push_async_callback(aio.end, looking)
+    following = asyncio.create_task(_follow(store.leads, unattended), name="lead")
+    closing.push_async_callback(aio.end, following)
 
 
-async def _look(ask: Callable[[], Awaitable[bool]], unattended: Unattended) -> None:
+async def _follow(ask: Callable[[], Awaitable[bool]], unattended: Unattended) -> None:
     leads = False
     unknown = outages.Outage(_log, "it is not known which service leads: %s", "it is known again which service leads")
     # Forever: which service leads can change at any time.
@@ -44,6 +44,6 @@ async def _look(ask: Callable[[], Awaitable[bool]], unattended: Unattended) -> N
             if now:
                 unattended.start()
                 # Changes made through another service are not announced here.
-                unattended.look_again()
+                unattended.check_triggers()
             leads = now
         await asyncio.sleep(LOOK_SECONDS)

@@ -45,9 +45,9 @@ class Unattended:
         self.dispatcher.start()
         self.retention.start()
 
-    def look_again(self) -> None:
-        """Look for triggers that another service has changed."""
-        self.scheduler.look_again()
+    def check_triggers(self) -> None:
+        """Check the triggers now, since another service may have changed them."""
+        self.scheduler.check_now()
 
     async def stop(self) -> None:
         """Stop the parts, and wait until they have stopped; they can be started again."""

@@ -19,7 +19,7 @@ async def create_plan(folder: FolderClient, new: plan_requests.NewPlan) -> JsonO
     """Create a plan, or find it; the chief works in this process, even if another process has asked it."""
     plan = (await folder.application.plans.create(new)).plan
     if plan.awaits_chief:
-        folder.application.planner.look_at(plan.session_id)
+        folder.application.planner.wake(plan.session_id)
     return plan.to_json()
 
 
@@ -52,7 +52,7 @@ async def delete_plan(folder: FolderClient, session_id: str, revision: int | Non
 async def continue_plan(folder: FolderClient, session_id: str) -> JsonObject:
     """Return a plan and continue it in this process; a service continues its plans by itself."""
     found = (await folder.application.plans.show(session_id)).to_json()
-    folder.application.planner.look_at(session_id)
+    folder.application.planner.wake(session_id)
     return found
 
 

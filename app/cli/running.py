@@ -107,11 +107,11 @@ def _refuse_unknown(place: options.Place, recipe_id: str) -> None:
 
     folder_client.refuse_faults(chosen)
 
-    async def look() -> None:
+    async def find_recipe() -> None:
         async with reading.opened(chosen) as project:
             project.catalogue.find(recipe_id)
 
-    interruption.run(look())
+    interruption.run(find_recipe())
 
 
 def _request(

@@ -40,8 +40,8 @@ async def plan_run(folder: FolderClient, request: requests.StartRequest) -> Json
 
     application = folder.application
     refuse_locked, store = application.runs.refuse_locked, application.store
-    looked = preflight.Preflight(application.starter, application.catalogue, refuse_locked, store, can_wait=False)
-    return (await looked.examine(request)).to_json()
+    examiner = preflight.Preflight(application.starter, application.catalogue, refuse_locked, store, can_wait=False)
+    return (await examiner.examine(request)).to_json()
 
 
 @use_case("GET /api/runs", answers=list)

@@ -219,14 +219,14 @@ class Budgets:
             known, now = self._known, self._clock.now()
             rest = LOOK_SECONDS if due is None else min(LOOK_SECONDS, max((due - now).total_seconds(), 0))
             await self._clock.sleep(rest)
-            await self._look()
+            await self._reload()
             await asyncio.to_thread(self.policies.value_or_last)
             is_due = due is not None and self._clock.now() >= due
             turned = self._clock.now() if is_due or known is not self._known else turned
             news = is_due or known is not self._known or self._clock.monotonic() >= self._next_look
             is_owed = is_owed or bool(sends_on and news)
 
-    async def _look(self) -> None:
+    async def _reload(self) -> None:
         try:
             # Another process may have written the file.
             await self.load()

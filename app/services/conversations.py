@@ -225,11 +225,11 @@ class ConversationService:
     # -- finding
 
     async def _newest_run(self, agent_session_id: str) -> str:
-        found = await self._find_newest(agent_session_id)
-        if found is None:
+        run_id = await self._find_newest(agent_session_id)
+        if run_id is None:
             message = f"no run has used the conversation {agent_session_id:.80}"
             raise errors.NotFound(message, code="unknown_agent_session")
-        return found
+        return run_id
 
     async def _find_newest(self, agent_session_id: str) -> str | None:
         begun, claimant = self._newest.get(agent_session_id), await self._sessions.claimant(agent_session_id)

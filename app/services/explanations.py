@@ -82,17 +82,17 @@ class Explanations:
             errors.NotFound: the run does not exist.
         """
         chain: list[Cause] = []
-        first = found = await self._of_run(run_id)
-        chain += found.causes
-        while (behind := found.behind) is not None and len(chain) < MOST_CAUSES:
+        first = explained = await self._of_run(run_id)
+        chain += explained.causes
+        while (behind := explained.behind) is not None and len(chain) < MOST_CAUSES:
             # Runs may wait for one another in a circle, and the chain must not leave the scope.
             if behind in {one.run_id for one in chain} or not await self._is_within(behind, scope):
                 break
             try:
-                found = await self._of_run(behind)
+                explained = await self._of_run(behind)
             except errors.NotFound:
                 break
-            chain += found.causes
+            chain += explained.causes
         shown = tuple(dataclasses.replace(one, text=self._masker.mask(one.text)) for one in chain[:MOST_CAUSES])
         halts = [each for each in await self._halting.runs(run_id) if await self._is_within(each, scope)]
         sentence = _sentence(run_id, shown)
@@ -216,9 +216,9 @@ class Explanations:
 
     async def _unbegun(self, run_id: str, view: views.RunView, before: list[Cause]) -> _Found:
         """Explain a run that a worker has not begun, by what its first steps need."""
-        found = await self._of_steps(run_id, view, before)
-        if found.causes[len(before)].kind == "no_worker":
-            return found
+        explained = await self._of_steps(run_id, view, before)
+        if explained.causes[len(before)].kind == "no_worker":
+            return explained
         waits = _cause(run_id, "queued", "It waits for a worker", view.updated_at)
         return _Found(status=view.status, causes=before or [waits])
 

@@ -152,7 +152,7 @@ class Forks:
         start = self._starter.forked(source.start, source.limits, overrides, request.labels, parent)
         _refuse_too_many(start)
         start = dataclasses.replace(start, replaced=self._replaced(source, key, request))
-        found = await fork_replay.replayed(
+        replayed = await fork_replay.replayed(
             start,
             candidates,
             driver,
@@ -162,15 +162,15 @@ class Forks:
         )
         start = dataclasses.replace(
             start,
-            up_to=len(found.kept),
-            source_hash=fork_replay.source_hash(found.kept),
-            begun_again=dict.fromkeys(found.conversations, 1),
+            up_to=len(replayed.kept),
+            source_hash=fork_replay.source_hash(replayed.kept),
+            begun_again=dict.fromkeys(replayed.conversations, 1),
         )
         # The replaceable parts determine which steps match, so they are known before the replay.
-        _refuse_denied(found)
+        _refuse_denied(replayed)
         lasting = {record.position for record in candidates}
         left_out = frozenset(record.position for record in fork_replay.living(source) if record.position not in lasting)
-        return Planned(source=source, start=start, replayed=found, left_out=left_out)
+        return Planned(source=source, start=start, replayed=replayed, left_out=left_out)
 
     def _replaced(
         self, source: stores.Loaded, key: str | None, request: ForkRequest

@@ -163,8 +163,8 @@ class Gates:
 
     async def page(self, query: GateQuery) -> tuple[list[GateShown], bool]:
         """Return a page of open gates, beginning with those of the oldest run, and whether more follow."""
-        found, more = await self._inbox.page(query)
-        return [await self._counted(self._shown(open_gate, "open")) for open_gate in found], more
+        open_gates, more = await self._inbox.page(query)
+        return [await self._counted(self._shown(open_gate, "open")) for open_gate in open_gates], more
 
     async def show(self, gate_id: str) -> GateShown:
         """Return a gate, open or not.
@@ -176,14 +176,14 @@ class Gates:
         # Memory first, then the view of a run that is executed, then the journal on disk: the first place that has the
         # gate has its newest state.
         run_id = _run_of(gate_id)
-        found = self._open(run_id, gate_id)
+        gate = self._open(run_id, gate_id)
         try:
-            found = found or await self._answered(run_id, gate_id) or await self._stored(run_id, gate_id)
+            gate = gate or await self._answered(run_id, gate_id) or await self._stored(run_id, gate_id)
         except errors.NotFound as error:
             raise _unknown(gate_id) from error
-        if found is None:
+        if gate is None:
             raise _unknown(gate_id)
-        return await self._counted(found)
+        return await self._counted(gate)
 
     async def detail(self, gate_id: str) -> GateDetail:
         """Return a gate with all of its content in parts, which are made on a thread.
@@ -192,13 +192,13 @@ class Gates:
             errors.NotFound, errors.JournalCorrupt: as `show`.
         """
         try:
-            found = await self.show(gate_id)
+            gate = await self.show(gate_id)
         except errors.NotFound as missing:
             if await self._was_asked(gate_id):
                 message = f"the gate {gate_id} is not open any more, and has no answer: {_ENDED}"
                 raise errors.NotFound(message, code=missing.code) from missing
             raise
-        return await asyncio.to_thread(GateDetail.detailed, found)
+        return await asyncio.to_thread(GateDetail.detailed, gate)
 
     async def answer(self, gate_id: str, reply: Reply, author: authors.Author | None = None) -> GateShown:
         """Answer a gate, and return it once the answer is durable; the same answer with the same key is accepted again.
@@ -211,15 +211,15 @@ class Gates:
             errors.WriteFailed, errors.Unavailable: the answer cannot be written now.
         """
         try:
-            found = await self.show(gate_id)
+            gate = await self.show(gate_id)
         except errors.NotFound:
             await self._refuse_lapsed(gate_id)
             raise
-        if found.status != "open":
-            return self._repeated(found, reply)
-        _refuse_unfit(found.gate, reply)
+        if gate.status != "open":
+            return self._repeated(gate, reply)
+        _refuse_unfit(gate.gate, reply)
         try:
-            await self._decide(found.gate, reply, author)
+            await self._decide(gate.gate, reply, author)
         except errors.NotFound:
             # Since the gate was read, its run was cancelled or has asked again.
             await self._refuse_lapsed(gate_id)
@@ -241,30 +241,28 @@ class Gates:
             with faults.as_errors():
                 await self._engine.deliver(open_gate.run_id, open_gate.key, complete, open_gate.attempt)
 
-    def _repeated(self, found: GateShown, reply: Reply) -> GateShown:
+    def _repeated(self, gate: GateShown, reply: Reply) -> GateShown:
         """Return a gate that an earlier attempt of the same request has answered."""
-        gate_id, answer = found.gate.gate_id, found.answer
-        if found.status == "lapsed":
+        gate_id, answer = gate.gate.gate_id, gate.answer
+        if gate.status == "lapsed":
             raise _lapsed(gate_id, "an earlier step ran again")
-        if found.status == "paused":
-            is_over = found.expires_at is not None and found.expires_at <= clock.stamp(self._clock.now())
-            then = (
-                f"the gate takes its default {found.default}, since its time is over," if is_over else "it asks again"
-            )
-            message = f"the run {found.gate.run_id} is paused; {then} when it continues"
-            raise errors.WrongState(message, detail={"run_id": found.gate.run_id, "status": "paused"})
+        if gate.status == "paused":
+            is_over = gate.expires_at is not None and gate.expires_at <= clock.stamp(self._clock.now())
+            then = f"the gate takes its default {gate.default}, since its time is over," if is_over else "it asks again"
+            message = f"the run {gate.gate.run_id} is paused; {then} when it continues"
+            raise errors.WrongState(message, detail={"run_id": gate.gate.run_id, "status": "paused"})
         new = (reply.decision, reply.message, reply.idempotency_key)
         # Without a key, an equal answer does not prove that it is the same request.
         known = (answer.get("decision"), answer.get("message"), answer.get("idempotency_key"))
         if reply.idempotency_key is None or new != known:
             how = ", by default, because it expired" if answer.get("by_default") else ""
             message = f"the gate {gate_id} is already decided{how}: {answer.get('decision')}"
-            raise errors.Conflict(message, code="gate_decided", detail={"gate": found.to_json()})
-        return found
+            raise errors.Conflict(message, code="gate_decided", detail={"gate": gate.to_json()})
+        return gate
 
-    async def _counted(self, found: GateShown) -> GateShown:
-        given = await self._votes.shown(found.gate, dict(found.answer))
-        return found if given is None else dataclasses.replace(found, approvals=given)
+    async def _counted(self, gate: GateShown) -> GateShown:
+        given = await self._votes.shown(gate.gate, dict(gate.answer))
+        return gate if given is None else dataclasses.replace(gate, approvals=given)
 
     # -- where a gate may be found
 
@@ -274,14 +272,14 @@ class Gates:
 
     async def _answered(self, run_id: str, gate_id: str) -> GateShown | None:
         view = await self._view(run_id)
-        found = _line_of(view.records, gate_id)
-        return None if found is None else await self._decided(view.start, found, lapsed=found.position in view.dead)
+        record = _line_of(view.records, gate_id)
+        return None if record is None else await self._decided(view.start, record, lapsed=record.position in view.dead)
 
     async def _stored(self, run_id: str, gate_id: str) -> GateShown | None:
         loaded = await self._store.read(run_id)
-        found, decided = _line_of(loaded.records, gate_id), loaded.decisions
-        if found is not None:
-            return await self._decided(loaded.start, found, lapsed=found.position in decided.dead)
+        record, decided = _line_of(loaded.records, gate_id), loaded.decisions
+        if record is not None:
+            return await self._decided(loaded.start, record, lapsed=record.position in decided.dead)
         status: Status = "paused" if decided.paused else "open"
         open_gates = await self._inbox.open_gates_in(loaded)
         return next((self._shown(gate, status) for gate in open_gates if gate.gate_id == gate_id), None)

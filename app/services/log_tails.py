@@ -45,11 +45,11 @@ class LogTails:
     async def span(self, run_id: str, name: str, first: int, end: int) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of a log from one offset up to another, as far as they exist."""
         while first < end:
-            found = await self._store.read_log_part(run_id, name, first, min(PART_BYTES, end - first))
-            if not found.content:
+            part = await self._store.read_log_part(run_id, name, first, min(PART_BYTES, end - first))
+            if not part.content:
                 return
-            yield found.content
-            first += len(found.content)
+            yield part.content
+            first += len(part.content)
 
     async def follow(
         self, run_id: str, name: str, begin: stores.LogPart, has_ended: Callable[[], Awaitable[bool]]
@@ -60,12 +60,12 @@ class LogTails:
         while True:
             # Checked before the read, so that text that comes with the end is sent, too.
             is_over = await has_ended()
-            found = await self._look(run_id, name, position - len(sent))
-            if found is None:
+            part = await self._read_part(run_id, name, position - len(sent))
+            if part is None:
                 break
-            content = found.content[len(sent) :]
+            content = part.content[len(sent) :]
             # Another log has replaced this one, as in the next attempt of its step; it may be the longer one.
-            if found.size_bytes < position or not found.content.startswith(sent):
+            if part.size_bytes < position or not part.content.startswith(sent):
                 sent, position, silent = b"", 0, 0.0
                 decoder.reset()
                 yield Piece(kind="reset")
@@ -87,7 +87,7 @@ class LogTails:
                     return
         yield Piece(kind="end", offset=position, following=position)
 
-    async def _look(self, run_id: str, name: str, position: int) -> stores.LogPart | None:
+    async def _read_part(self, run_id: str, name: str, position: int) -> stores.LogPart | None:
         try:
             return await self._store.read_log_part(run_id, name, position, PART_BYTES)
         except errors.NotFound:

@@ -62,22 +62,24 @@ class LongPolls:
                 return answer
             last = None
 
-    async def look(self, found: T, look: Callable[[], Awaitable[T]], seconds: float, is_news: Callable[[T], bool]) -> T:
+    async def repeat(
+        self, last: T, read: Callable[[], Awaitable[T]], seconds: float, is_news: Callable[[T], bool]
+    ) -> T:
         """Repeat a read until its result is news, the time is over or the service stops.
 
         Args:
-            found: Last result.
+            last: Result of the last read.
         """
         deadline = self._clock.monotonic() + seconds
         took = 0.0
-        while not (is_news(found) or self._is_over(deadline)):
+        while not (is_news(last) or self._is_over(deadline)):
             # A search through very many runs takes long; the wait of one client must not keep a processor busy.
             pause = min(max(LOOK_SECONDS, took / LARGEST_SHARE), deadline - self._clock.monotonic())
             await aio.wait_first(self._follower.stopping.wait(), self._clock.sleep(pause))
             began = self._clock.monotonic()
-            found = await look()
+            last = await read()
             took = self._clock.monotonic() - began
-        return found
+        return last
 
     def _seen(self, run_id: str, known: frozenset[str]) -> int | None:
         """Return the number of the change that the caller saw last; None if unknown."""

@@ -45,7 +45,7 @@ class OutputTimes:
         found = self._runs.get(run_id)
         return () if found is None else tuple(found.times.items())
 
-    async def look(self, run_id: str) -> None:
+    async def refresh(self, run_id: str) -> None:
         """Query again for a run that was shown with such steps, unless that was done a moment ago."""
         known, remote = self._runs.get(run_id), self._engine.remote
         if known is None or remote is None or self._clock.monotonic() - known.asked < LOOK_SECONDS:
@@ -70,7 +70,7 @@ class OutputTimes:
             self._runs[run_id] = _Known(asked=float("-inf"), times={})
             while len(self._runs) > _RUNS_KNOWN:
                 self._runs.popitem(last=False)
-            await self.look(run_id)
+            await self.refresh(run_id)
         known = self._runs.get(run_id)
         return view if known is None else dataclasses.replace(view, open=_with(view.open, known.times))
 

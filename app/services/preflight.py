@@ -130,10 +130,10 @@ class Preflight:
         Raises:
             errors.RequestInvalid, errors.Unroutable: the request cannot become a run.
         """
-        found, start = await asyncio.to_thread(self._examined, request)
-        problems = found.problems
+        report, start = await asyncio.to_thread(self._examined, request)
+        problems = report.problems
         try:
-            await self._refuse_locked(found.args)
+            await self._refuse_locked(report.args)
         except (errors.Conflict, errors.InputRefused) as error:
             place = f"$.args.{conversation_binding.ARGUMENT}"
             problems += (errors.Flaw(path=place, code=error.code, message=error.message),)
@@ -142,7 +142,9 @@ class Preflight:
 
         others = await start_obstacles.of(self._store, request, start, scope, can_wait=self._can_wait)
         problems += others.refusals
-        return dataclasses.replace(found, ok=not problems, problems=problems, warnings=(*found.warnings, *others.waits))
+        return dataclasses.replace(
+            report, ok=not problems, problems=problems, warnings=(*report.warnings, *others.waits)
+        )
 
     def _examined(self, request: StartRequest) -> tuple[PreflightReport, runs.RunStart]:
         """Return the report without what other runs hold, and the start; meant for a thread, since it reads files."""

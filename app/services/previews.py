@@ -67,36 +67,38 @@ class Previews:
 
     async def _fork(self, run_id: str, request: ForkRequest) -> PreviewReport:
         planned = await self._forks.planned(run_id, request)
-        found = planned.replayed
-        kept = {record.position for record in found.kept}
+        replayed = planned.replayed
+        kept = {record.position for record in replayed.kept}
         named = request.from_key is not None or request.line is not None
         why = Reasons(
-            finished=found.finished,
+            finished=replayed.finished,
             kept="the fork asks for exactly this",
             left_out=planned.left_out,
             root=preview_reasons.NAMED if named else preview_reasons.CAUSE,
-            differs=found.differs,
+            differs=replayed.differs,
         )
-        return self._report(run_id, "fork", planned.start, planned.source, kept, why, found)
+        return self._report(run_id, "fork", planned.start, planned.source, kept, why, replayed)
 
     async def _resume(self, run_id: str, request: ForkRequest) -> PreviewReport:
         wanted = request.resume()
         planned = await self._resumptions.planned(run_id, wanted)
-        found, dead = planned.found, planned.dead
-        if found.differs is not None:
+        replayed, dead = planned.replayed, planned.dead
+        if replayed.differs is not None:
             # A resume keeps its lines, so all of them must fit.
-            message = resuming.misfit(planned.source.start, planned.start, found.differs.key, found.differs.message)
-            raise errors.RequestInvalid(message, code="recipe_differs", key=found.differs.key)
+            message = resuming.misfit(
+                planned.source.start, planned.start, replayed.differs.key, replayed.differs.message
+            )
+            raise errors.RequestInvalid(message, code="recipe_differs", key=replayed.differs.key)
         await self._resumptions.below(run_id, wanted)
         why = Reasons(
-            finished=found.finished,
+            finished=replayed.finished,
             kept="it is finished",
             left_out=dead,
             root=preview_reasons.NAMED if wanted.from_key is not None else preview_reasons.CAUSE,
             differs=None,
         )
         kept = {record.position for record in planned.candidates}
-        return self._report(run_id, "resume", planned.start, planned.source, kept, why, found)
+        return self._report(run_id, "resume", planned.start, planned.source, kept, why, replayed)
 
     def _report(
         self,
@@ -106,13 +108,13 @@ class Previews:
         source: stores.Loaded,
         kept: AbstractSet[int],
         why: Reasons,
-        found: fork_replay.Replayed,
+        replayed: fork_replay.Replayed,
     ) -> PreviewReport:
         living = fork_replay.living(source)
         others = [record for record in living if record.position not in kept]
-        again = [] if found.finished else others
+        again = [] if replayed.finished else others
         paid = source.records if order == "resume" else ()
-        bound, left = self._limit(start, found), _left(start, paid)
+        bound, left = self._limit(start, replayed), _left(start, paid)
         made = _calls(source) if order == "resume" else 0
         limit = _limited(bound, start.limits.calls, made)
         driver = self._drivers[start.dialect]
@@ -124,10 +126,10 @@ class Previews:
             order=order,
             ok=True,
             problems=(),
-            steps=tuple([*_steps(living, kept, why, order), *_next(found, again)][:_MOST_STEPS]),
+            steps=tuple([*_steps(living, kept, why, order), *_next(replayed, again)][:_MOST_STEPS]),
             taken_over=len(living) - len(others),
             again=len(again),
-            finished=found.finished,
+            finished=replayed.finished,
             calls_at_most=limit.most,
             cost_usd_at_most=worst.cost_usd,
             paid_before=usage_sums.UsageTally(again).total,
@@ -136,15 +138,15 @@ class Previews:
             workspace_note=fork_requests.WORKSPACE_NOTE,
         )
 
-    def _limit(self, start: runs.RunStart, found: fork_replay.Replayed) -> limits.CallLimit:
-        if found.finished:
+    def _limit(self, start: runs.RunStart, replayed: fork_replay.Replayed) -> limits.CallLimit:
+        if replayed.finished:
             return limits.CallLimit(most=0)
         driver = self._drivers[start.dialect]
         if not isinstance(driver, ports.BoundedDriver):
             return limits.CallLimit(most=None, note="Runs of this kind have no known limit of their calls.")
-        kept = [record.key for record in found.kept if _is_answered(record)]
+        kept = [record.key for record in replayed.kept if _is_answered(record)]
         if isinstance(driver, ports.SettlingDriver):
-            return driver.calls_left(start, kept, found.asks.keys())
+            return driver.calls_left(start, kept, replayed.asks.keys())
         # The worst case of the whole run includes the calls whose replies are kept.
         return driver.call_limit(start).less(len(kept))
 

@@ -24,7 +24,7 @@ class Resumption:
     start: runs.RunStart  # What it would continue with.
     dead: frozenset[int]  # Positions of the lines that it sets aside.
     candidates: tuple[records.Record, ...]  # Finished steps that it keeps.
-    found: fork_replay.Replayed  # What the driver makes of them, and asks for next.
+    replayed: fork_replay.Replayed  # What the driver makes of them, and asks for next.
 
 
 class Resumptions:
@@ -64,8 +64,8 @@ class Resumptions:
             message = f"this version does not know the language {start.dialect!r}"
             raise errors.RequestInvalid(message, code="unknown_dialect")
         read_blob = functools.partial(self._store.read_blob, run_id)
-        found = await fork_replay.replayed(start, candidates, driver, read_blob)
-        return Resumption(source=source, start=start, dead=dead, candidates=candidates, found=found)
+        replayed = await fork_replay.replayed(start, candidates, driver, read_blob)
+        return Resumption(source=source, start=start, dead=dead, candidates=candidates, replayed=replayed)
 
     async def below(self, run_id: str, wanted: ResumeRequest) -> list[str]:
         """Return the failed and cancelled runs that a resumed run would wait for, at any depth, each after those that
@@ -82,13 +82,13 @@ class Resumptions:
         resumed = dataclasses.replace(planned.start, resumed=True)
         dead = planned.source.decisions.dead | planned.dead
         again = functools.partial(times_again, planned.source.records, dead)
-        found: list[str] = []
+        run_ids: list[str] = []
         for child in ended:
             start = (await self._store.read(child)).start
-            for key, ask in planned.found.asks.items():
+            for key, ask in planned.replayed.asks.items():
                 if is_child_of(start, resumed, key, ask.operation, again):
-                    found += [*await self._resumed_with(child, key), child]
-        return found
+                    run_ids += [*await self._resumed_with(child, key), child]
+        return run_ids
 
     async def reached(
         self, child: Started, parent: str, resume: Callable[[str, ResumeRequest], Awaitable[Moved]]

@@ -181,13 +181,13 @@ class Starter:
         self, request: StartRequest, recipe_id: str, parent: runs.RunStart | None
     ) -> tuple[RunLimits, Approvals | None]:
         """Return the limits of a run and the approvals of its gates, by its request and by policies."""
-        limits, approvals, found = request.limits, request.approvals, self.rules.policies.value
+        limits, approvals, policy = request.limits, request.approvals, self.rules.policies.value
         if parent is not None:
             # No request asks for less than the run above it needs.
             approvals = strictest(approvals, parent.approvals)
-        if found.policies:
+        if policy.policies:
             # A policy is applied last, so that no request evades it.
-            limits, approvals = found.limits_of(recipe_id, limits), found.approvals_of(recipe_id, approvals)
+            limits, approvals = policy.limits_of(recipe_id, limits), policy.approvals_of(recipe_id, approvals)
         return limits, approvals
 
     def route(self, description: str) -> RoutingResult:
@@ -265,12 +265,12 @@ class Starter:
         }
         start = source.overridden({**overrides, **own, "labels": labels})
         # An agent that was replaced for the source stays replaced, and no fork evades a policy.
-        found = self.rules.policies.value
+        policy = self.rules.policies.value
         return dataclasses.replace(
             start,
             started_by=None,
-            limits=found.limits_of(source.recipe_id, in_force),
-            approvals=found.approvals_of(
+            limits=policy.limits_of(source.recipe_id, in_force),
+            approvals=policy.approvals_of(
                 source.recipe_id, strictest(start.approvals, parent.approvals if parent else None)
             ),
             concurrency=start.concurrency and start.concurrency.of_fork(),

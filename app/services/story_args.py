@@ -77,7 +77,7 @@ def find(
     for name in named & {SCENE, OUTLINE}:
         search.complete(name)
     for name in missing:
-        search.look_for(name)
+        search.find(name)
     return Found(args=search.found, questions=search.questions)
 
 
@@ -115,13 +115,13 @@ class _Search:
         elif same:
             self._ask(name, outline_matching.AMBIGUOUS, f"There are several files {path}:", same)
 
-    def look_for(self, name: str) -> None:
+    def find(self, name: str) -> None:
         """Find an argument, or record a question."""
-        looks: Mapping[str, Callable[[], None]] = {
+        searches: Mapping[str, Callable[[], None]] = {
             SCENE: self._scene, SCENES: self._scenes, OUTLINE: self._outline, CANON: self._canon,
         }  # fmt: skip
         try:
-            looks[name]()
+            searches[name]()
         except errors.ToolFailed as failure:
             labels = [candidate["label"] for candidate in failure.detail.get("candidates", ())]
             self._ask(name, failure.code, failure.message, labels, listed=False)

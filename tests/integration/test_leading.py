@@ -27,7 +27,7 @@ class _Unattended:
         if self.orders[-1:] != ["start"]:
             self.orders.append("start")
 
-    def look_again(self) -> None:
+    def check_triggers(self) -> None:
         """Do nothing."""
 
     async def stop(self) -> None:
@@ -55,10 +55,10 @@ async def test_a_service_leads_again_after_it_has_lost_the_lead(monkeypatch: pyt
     monkeypatch.setattr(leading, "LOOK_SECONDS", 0.0)
     unattended = _Unattended()
     ask, over = _answers(False, True, OSError("away"), True, False, OSError("away"), False, True)
-    looking = asyncio.create_task(leading._look(ask, unattended))  # type: ignore[arg-type]
+    following = asyncio.create_task(leading._follow(ask, unattended))  # type: ignore[arg-type]
     async with asyncio.timeout(30):
         await over.wait()
-    looking.cancel()
+    following.cancel()
 
     assert unattended.orders == ["start", "stop", "start"]
 

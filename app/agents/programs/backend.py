@@ -57,13 +57,13 @@ class ProgramBackend:
         # instead of opening a second one. A foreign conversation is not taken over before the program has answered.
         if not opened.foreign:
             stored = await self._store(prompt, stored, program_session_id=opened.session_id)
-        found = await self._turn(prompt, argv, opened)
-        while found.reply.error and (second := continuations.again(program, opened, prompt, stored, found.reply.error)):
+        turn = await self._turn(prompt, argv, opened)
+        while turn.reply.error and (second := continuations.again(program, opened, prompt, stored, turn.reply.error)):
             opened = second
             if opened.session_id is None or not opened.resumes:
                 stored = await self._begin_anew(prompt, opened)
-            found = await self._turn(prompt, argv, opened)
-        return await self._store_turn(prompt, opened, found)
+            turn = await self._turn(prompt, argv, opened)
+        return await self._store_turn(prompt, opened, turn)
 
     async def close(self) -> None:
         """Hold no resources: each process belongs to its prompt."""
@@ -160,12 +160,12 @@ class ProgramBackend:
                 extra = private_folders.read(folder, self._program.more_output)
                 process_result = _result_of(request, ended, outlet, extra)
                 session_id = opened.session_id if opened.resumes else None
-                found = await asyncio.to_thread(verdicts.verdict, self._program, process_result, session_id)
+                verdict = await asyncio.to_thread(verdicts.verdict, self._program, process_result, session_id)
                 withheld = self._context.supervisor.withheld_from(request)
-                reply = environment.naming_withheld(found.reply, withheld, self._config.name)
+                reply = environment.naming_withheld(verdict.reply, withheld, self._config.name)
                 # A program may begin another conversation and then fail; the known one is to be continued all the same.
                 named = session_id or reply.agent_session_id or opened.session_id
-                return dataclasses.replace(found, reply=dataclasses.replace(reply, agent_session_id=named))
+                return dataclasses.replace(verdict, reply=dataclasses.replace(reply, agent_session_id=named))
             finally:
                 outlet.close()
 

@@ -81,7 +81,7 @@ class Members:
         """
         while True:
             for member in self._running:
-                self._look_after(member, say)
+                self._restart_if_ended(member, say)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._running[0].process.wait(_LOOK_SECONDS)
 
@@ -103,7 +103,7 @@ class Members:
             return text in (self.logs / f"{name}.log").read_text(encoding="utf-8", errors="replace")
         return False
 
-    def _look_after(self, member: _Member, say: Callable[[str], None]) -> None:
+    def _restart_if_ended(self, member: _Member, say: Callable[[str], None]) -> None:
         code, name = member.process.poll(), member.program.name
         if code is None:
             return

@@ -55,7 +55,7 @@ class _Decomposing:
 
     async def drive(self) -> runs.Ending:
         self._show(0)
-        found = await self._look()
+        found = await self._find_files()
         self._show(1)
         requested, form = self._request(found)
         answer = await self._ask(CHIEF, requested, form)
@@ -70,7 +70,7 @@ class _Decomposing:
 
     # -- the search for files
 
-    async def _look(self) -> Sequence[plain.Object]:
+    async def _find_files(self) -> Sequence[plain.Object]:
         # The tool finds at least one file; the prompt of a chief that may see none does not mention it.
         args = {"search_criteria": self._intent, "scan_mode": "FAST_SCAN", "max_results": max(self._size.files, 1)}
         place = records.Place(step_id=LOOK, step_index=0, output_slot=FOUND)

@@ -50,7 +50,7 @@ class _Reviewing:
 
     async def drive(self) -> runs.Ending:
         self._show(0)
-        self._outputs = await self._look()
+        self._outputs = await self._read_outputs()
         why: str | None = self._args.get("person")
         judgement = (
             _Judgement(fault=why or "no chief may judge") if why or self._agent is None else await self._judged()
@@ -66,7 +66,7 @@ class _Reviewing:
         self._show(STEPS)
         return runs.Ending(reason=str(result["verdict"]))
 
-    async def _look(self) -> list[prompts.Shown]:
+    async def _read_outputs(self) -> list[prompts.Shown]:
         outputs = self._args.get("outputs") or ()
         # Each file once, even if several outputs are in it.
         paths = tuple(dict.fromkeys(each["path"] for each in outputs if each.get("path")))

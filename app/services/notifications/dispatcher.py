@@ -166,12 +166,12 @@ class Dispatcher:
                 pause = _RETRY_STORAGE_SECONDS if is_unread else _IDLE_SECONDS
                 asked, sleep = self._other_messages.changed.wait(), self._clock.sleep(pause)
                 await aio.wait_first(news, self._repository.changed.wait(), asked, sleep)
-                self._look_again()
+                self._reread_events()
         finally:
             news.cancel()
             self._feed.listeners -= 1
 
-    def _look_again(self) -> None:
+    def _reread_events(self) -> None:
         """Read again the events that other processes may have written meanwhile."""
         if not self._hears_all:
             self._other_messages.again()

@@ -72,18 +72,18 @@ class PlanPerformer:
 
     async def _verdict(self, asked: plan_operations.ReadReview) -> records.Result:
         try:
-            found = await self._reviews.read(asked.session_id, asked.run_id)
+            decision = await self._reviews.read(asked.session_id, asked.run_id)
         except errors.InputRefused as error:
             return _failed(error)
-        return records.Result(output=found, summary=f"review {asked.run_id}")
+        return records.Result(output=decision, summary=f"review {asked.run_id}")
 
     async def _chief_tasks(self, plan: plans.Plan, run_id: str) -> records.Result:
         try:
-            found = await self._chief.tasks(plan, run_id)
+            taken = await self._chief.tasks(plan, run_id)
         except errors.InputRefused as error:
             return _failed(error)
-        made: list[plain.Json] = [task.to_json() for task in found]
-        return records.Result(output={"tasks": made}, summary=printable.counted(len(found), "task"))
+        made: list[plain.Json] = [task.to_json() for task in taken]
+        return records.Result(output={"tasks": made}, summary=printable.counted(len(taken), "task"))
 
 
 async def _started(start: Callable[[], Awaitable[str]]) -> records.Result:

@@ -165,11 +165,11 @@ class PlanInputs:
             await self._repository.remove(plan.session_id)
             self._agreed.discard(plan.session_id)
             return plan_events.Removed()
-        found = await self._repository.find(plan.session_id)
-        if found is None and await self._repository.was_removed(plan.session_id):
+        on_disk = await self._repository.find(plan.session_id)
+        if on_disk is None and await self._repository.was_removed(plan.session_id):
             # Removed by an order that no longer found a file.
             return plan_events.Deleted()
-        edit = await self._published(shown, found)
+        edit = await self._published(shown, on_disk)
         if edit is not None:
             # Once this process has seen the file agree with the journal, a difference is a person's edit.
             at_start = plan.session_id not in self._agreed
@@ -209,27 +209,27 @@ class PlanInputs:
         own = self._on_file.get(plan.session_id)
         return own is plan or own == plan
 
-    async def _published(self, shown: plan_events.Shown, found: plans.Plan | None) -> plans.Plan | None:
+    async def _published(self, shown: plan_events.Shown, on_disk: plans.Plan | None) -> plans.Plan | None:
         """Write the plan's file; return its content if a person has changed it."""
         plan = shown.plan
-        if found is None:
+        if on_disk is None:
             if shown.on_file is None and not await self._repository.was_lost(plan.session_id):
                 await self._repository.make(plan)
                 self._note_own(plan)
             return None
-        if found == plan:
+        if on_disk == plan:
             return None
         # The journal has the hash of this service's last write: content with another hash is a person's edit.
-        if driver.sha256(found) != shown.on_file:
-            return found
-        await self._repository.write(found, plan)
+        if driver.sha256(on_disk) != shown.on_file:
+            return on_disk
+        await self._repository.write(on_disk, plan)
         # Before a reader that the write woke can take the new content for an edit.
         self._note_own(plan)
         if shown.is_stale:
             _log.warning(
                 "plan.json of %s held an earlier version of the plan (revision %s) and was written again (revision %s)",
                 plan.session_id,
-                found.revision,
+                on_disk.revision,
                 plan.revision,
                 extra={"session_id": plan.session_id},
             )

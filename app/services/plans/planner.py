@@ -69,7 +69,7 @@ class Planner:
         self._runs.started_listeners.listen_to_sessions(self.note)
         if recover:
             self._repository.seen = self._notice
-            self._begin(self._look_through(), "")
+            self._begin(self._recover(), "")
 
     async def stop(self) -> None:
         """Stop, and wait for the end; no further work begins, and all of it can continue later."""
@@ -98,7 +98,7 @@ class Planner:
 
     # -- plans
 
-    def look_at(self, session_id: str) -> None:
+    def wake(self, session_id: str) -> None:
         """Check a plan that may be able to continue."""
         self._wake(session_id, begins=True)
 
@@ -129,7 +129,7 @@ class Planner:
             if waiting.open is not None and waiting.open.plan != plan:
                 waiting.bell.set()
         elif self._plan_runs.is_away(session_id) and not rules.is_settled(plan):
-            self.look_at(session_id)
+            self.wake(session_id)
 
     def _begin(self, work: Any, session_id: str) -> None:
         task = asyncio.create_task(work, name=f"plan {session_id}")
@@ -242,7 +242,7 @@ class Planner:
 
     # -- plans of an earlier process
 
-    async def _look_through(self) -> None:
+    async def _recover(self) -> None:
         pause = FIRST_PAUSE_SECONDS
         while self._works:
             try:
@@ -265,14 +265,14 @@ class Planner:
             for summary in page:
                 listed.add(summary.session_id)
                 if _may_go_on(summary) or await self._may_be_behind(summary):
-                    self.look_at(summary.session_id)
+                    self.wake(summary.session_id)
             if len(page) < _PAGE:
                 break
             cursor = (page[-1].created_at, page[-1].session_id)
         for session_id in await self._plan_runs.unfinished() - listed:
             # An interrupted deletion leaves a run without a file.
             if await self._repository.was_removed(session_id):
-                self.look_at(session_id)
+                self.wake(session_id)
 
     async def _may_be_behind(self, plan: plans.PlanSummary) -> bool:
         # An order is in the journal at once, and in the file only later: a plan that is shown as a draft, approved or

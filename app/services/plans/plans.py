@@ -97,7 +97,7 @@ class Plans(PlanQueries):
                 if await self._repository.was_lost(session_id):
                     await self._repository.remove(session_id)
                     await self._repository.audit.append(self._author, "plan.deleted", session_id)
-                    self._planner.look_at(session_id)
+                    self._planner.wake(session_id)
                 else:
                     await self._removed(session_id, revision)
 
@@ -122,7 +122,7 @@ class Plans(PlanQueries):
             errors.NotFound, errors.Conflict: as `show`.
             errors.Unavailable: `planner_broken`.
         """
-        self._planner.look_at(session_id)
+        self._planner.wake(session_id)
         return await self._planner.rested(session_id)
 
     # -- the plan

@@ -92,14 +92,14 @@ class PlanRepository:
             errors.NotFound: `plan_not_found`; the message reports if its file is gone.
             errors.Conflict: `plan_damaged`.
         """
-        found = await self.find(session_id)
-        if found is None:
+        plan = await self.find(session_id)
+        if plan is None:
             message = f"there is no plan {session_id!r:.80}"
             if await self.was_lost(session_id):
                 message += " any more: its file was removed; delete the plan to end it for good"
             raise errors.NotFound(message, code="plan_not_found")
-        self.seen(found)
-        return found
+        self.seen(plan)
+        return plan
 
     async def page(self, query: plans.PlanQuery) -> list[plans.PlanSummary]:
         """Return plans, newest first."""

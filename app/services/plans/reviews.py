@@ -95,18 +95,18 @@ class Reviews:
         """
         try:
             view = await self._runs.reader.view(run_id)
-            found: dict[str, Any] = json.loads((await self._runs.reader.slot(run_id, review.SLOT))["text"])
-            verdict = task_reviews.Verdict(found["verdict"])
+            result: dict[str, Any] = json.loads((await self._runs.reader.slot(run_id, review.SLOT))["text"])
+            verdict = task_reviews.Verdict(result["verdict"])
         except (errors.ControlRoomError, ValueError, LookupError, TypeError) as error:
             message = f"the review {run_id} has left no verdict: {error!s:.300}"
             raise errors.InputRefused(message, code="review_unusable", detail={"run_id": run_id}) from error
-        proposals = [plan_files.proposals([{**each, "id": 1, "after_task": 1}])[0] for each in found["proposals"]]
+        proposals = [plan_files.proposals([{**each, "id": 1, "after_task": 1}])[0] for each in result["proposals"]]
         decided = task_reviews.Review(
             status=task_reviews.ReviewState.DONE,
             run_id=run_id,
             verdict=verdict,
             usage=view.usage.to_json(),
-            **{name: found[name] for name in ("by", "why", "evidence")},
+            **{name: result[name] for name in ("by", "why", "evidence")},
         )
         # The present plan, since tasks may have changed while the chief worked.
         known = await self._repository.find(session_id)
@@ -199,15 +199,15 @@ def dismissed(plan: plans.Plan, proposal_id: int) -> plans.Plan:
 
 def _open(plan: plans.Plan, proposal_id: int) -> task_reviews.Proposal:
     facts: Mapping[str, plain.Json] = {"session_id": plan.session_id, "proposal": proposal_id}
-    found = next((each for each in plan.proposals if each.id == proposal_id), None)
-    if found is None:
+    proposal = next((each for each in plan.proposals if each.id == proposal_id), None)
+    if proposal is None:
         message = f"the plan {plan.session_id} has no proposal {proposal_id}"
         raise errors.NotFound(message, code="proposal_not_found", detail=facts)
-    if found.status is not task_reviews.ProposalState.OPEN:
-        reason = f": {found.problem}" if found.problem else ""
-        message = f"proposal {proposal_id} is {found.status}{reason}"
-        raise errors.Conflict(message, code="proposal_decided", detail={**facts, "status": found.status.value})
-    return found
+    if proposal.status is not task_reviews.ProposalState.OPEN:
+        reason = f": {proposal.problem}" if proposal.problem else ""
+        message = f"proposal {proposal_id} is {proposal.status}{reason}"
+        raise errors.Conflict(message, code="proposal_decided", detail={**facts, "status": proposal.status.value})
+    return proposal
 
 
 def _after(plan: plans.Plan, run_id: str, verdict: task_reviews.Verdict) -> plans.Plan:

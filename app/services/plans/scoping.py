@@ -136,8 +136,10 @@ class Scoper:
 
     def unrouted(self, task: plans.Task) -> dict[str, plain.Json]:
         """Return the arguments of a task without those that the router found in its text."""
-        found = self._seeds(task.recipe_id, self._found(task))
-        return {name: value for name, value in task.args.items() if name not in found or found[name] != value}
+        routed_args = self._seeds(task.recipe_id, self._found(task))
+        return {
+            name: value for name, value in task.args.items() if name not in routed_args or routed_args[name] != value
+        }
 
     def answered(self, task: plans.Task, answer: ScopingAnswer) -> plans.Task:
         """Return a task with the answer to its open question, before it is scoped again.
@@ -155,12 +157,12 @@ class Scoper:
     # -- recipe and arguments
 
     def _routed(self, task: plans.Task) -> plans.Task:
-        found = self._found(task)
+        results = self._found(task)
         recipe_id, routed = task.recipe_id, False
         if task.recipe_id is None or task.routed:
-            recipe_id = next((result.recipe_id for result in found if result.routable), None)
+            recipe_id = next((result.recipe_id for result in results if result.routable), None)
             routed = recipe_id is not None
-        args = {**self._seeds(recipe_id, found), **task.args}
+        args = {**self._seeds(recipe_id, results), **task.args}
         return dataclasses.replace(task, recipe_id=recipe_id, routed=routed, args=args)
 
     def _fitted(self, task: plans.Task, asked: Given) -> plans.Task:
@@ -183,8 +185,8 @@ class Scoper:
         from app.services.plans import task_checks
 
         language = self._catalogue.dialect(recipe.dialect)
-        found = list(task_checks.flaws(task.checks, "$")) or task_checks.unmet_flaws(task.dod, recipe, language, "$")
-        return [f"{flaw.path.removeprefix('$.')} {printable.clause(flaw.message)}" for flaw in found]
+        flaws = list(task_checks.flaws(task.checks, "$")) or task_checks.unmet_flaws(task.dod, recipe, language, "$")
+        return [f"{flaw.path.removeprefix('$.')} {printable.clause(flaw.message)}" for flaw in flaws]
 
     def _found(self, task: plans.Task) -> list[RoutingResult]:
         """Return the router's results for the description, and for the description with the answers."""
@@ -218,8 +220,8 @@ class Scoper:
         return {name: value for name, value in args.items() if name in known}
 
     def _named(self, task: plans.Task, text: str) -> str | None:
-        found = self._recipe(text.strip()) if task.recipe_id is None else None
-        return found.recipe_id if found is not None else None
+        recipe = self._recipe(text.strip()) if task.recipe_id is None else None
+        return recipe.recipe_id if recipe is not None else None
 
     # -- flaws, and missing arguments
 
@@ -297,14 +299,14 @@ def _sorted(error: errors.RequestInvalid, unknown: Container[str]) -> _Wants:
 def _refuse_given(wants: _Wants, asked: Given) -> None:
     flaws = [flaw for flaw in wants.flaws if _name(flaw) in asked.names]
     if flaws and wants.error is not None:
-        found = [tasks.at_place(flaw, asked.path) for flaw in flaws]
+        located = [tasks.at_place(flaw, asked.path) for flaw in flaws]
         facts = {"code": wants.error.code, "detail": wants.error.detail}
-        raise type(wants.error)(f"{found[0].path}: {found[0].message}", flaws=found, **facts)
+        raise type(wants.error)(f"{located[0].path}: {located[0].message}", flaws=located, **facts)
 
 
 def _name(flaw: errors.Flaw) -> str | None:
-    found = _ROOT.match(flaw.path)
-    return None if found is None else found[1]
+    match = _ROOT.match(flaw.path)
+    return None if match is None else match[1]
 
 
 def _asks_about_checks(task: plans.Task) -> bool:

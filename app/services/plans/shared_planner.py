@@ -141,7 +141,7 @@ class SharedPlanner(Planner):
     async def _written(self, news: asyncio.Event) -> None:
         await aio.wait_first(news.wait(), self._clock.sleep(LOOK_SECONDS))
 
-    async def _look_through(self) -> None:
+    async def _recover(self) -> None:
         outage = outages.Outage(_log, "plans are not listed: %s", "plans are listed again")
         while self._works:
             try:

@@ -58,7 +58,7 @@ class TriggerScheduler:
         if self._task is None:
             self._task = asyncio.create_task(self._work(), name="triggers")
 
-    def look_again(self) -> None:
+    def check_now(self) -> None:
         """Check the triggers now, since another process may have changed them."""
         self._repository.changed.set()
 

@@ -157,7 +157,7 @@ async def test_retry_after_holds_the_prompts_of_other_runs(kind: str) -> None:
 def limits(file: project_file.ProjectFile, time: clock.Clock) -> rate_limits.RateLimits:
     """Return the limits of a process that has just started."""
     made = rate_limits.RateLimits({}, time, file)
-    made.look()
+    made.reload()
     return made
 
 
@@ -202,13 +202,13 @@ async def test_a_broken_file_of_pauses_changes_nothing(
     (tmp_path / "rate_limits.json").write_text(text)
     time, file = clock.FakeClock(), project_file.ProjectFile(os_disk.OsDisk(tmp_path), "rate_limits.json")
     first = limits(file, time)
-    first.look()
+    first.reload()
     before = first.of("svc", "m-2").until
     first.pause("svc", "m-2", 30)
     await first.close()
-    first.look()
+    first.reload()
     (tmp_path / "rate_limits.json").write_text(text + " ")
-    first.look()
+    first.reload()
 
     assert before is None
     assert first.of("svc", "m-2").until is not None
@@ -223,7 +223,7 @@ async def test_a_changed_file_of_pauses_counts_at_once(tmp_path: Path) -> None:
     await here.close()
     there.pause("svc", "m-3", 60)
     await there.close()
-    here.look()
+    here.reload()
     shared = [here.of("svc", model).until is not None for model in ("m-2", "m-3")]
     waits = asyncio.create_task(here.of("svc", "m-2").begin(live_steps.LiveStep()))
     await asyncio.sleep(0)

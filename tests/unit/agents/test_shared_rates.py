@@ -222,12 +222,12 @@ async def test_a_pause_that_could_not_be_shared_is_shared_with_the_next_prompt(p
     here.store.is_away = True
     here.limits.pause("svc", "m", 600)
     await here.limits.close()
-    here.limits.look()
+    here.limits.reload()
     kept = here.limits.of("svc", "m").until
     here.store.is_away = False
-    here.limits.look()
+    here.limits.reload()
     await here.limits.close()
-    there.limits.look()
+    there.limits.reload()
 
     assert kept is not None
     assert there.limits.of("svc", "m").until == kept

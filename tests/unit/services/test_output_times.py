@@ -61,16 +61,16 @@ async def test_a_run_is_asked_for_once_in_a_while() -> None:
     engine, time = Elsewhere(), FakeClock()
     times: Any = output_times.OutputTimes(engine, time)  # type: ignore[arg-type]
     for _ in range(20):
-        await times.look(RUN)
+        await times.refresh(RUN)
         first = shown(await times.shown(view()))
     engine.at = "2026-02-10T14:31:00.600Z"
     asked = [engine.asked]
     time.advance(output_times.LOOK_SECONDS)
-    await times.look(RUN)
+    await times.refresh(RUN)
     same = shown(await times.shown(view()))
     engine.at = "2026-02-10T14:31:09.900Z"
     time.advance(output_times.LOOK_SECONDS)
-    await times.look(RUN)
+    await times.refresh(RUN)
     later = shown(await times.shown(view()))
     asked.append(engine.asked)
     of_a_later_try = shown(await times.shown(view(started_at="2026-02-10T14:32:00.000Z")))

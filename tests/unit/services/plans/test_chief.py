@@ -152,7 +152,7 @@ async def test_tasks_taken_away_do_not_come_back(harness: plan_harness.Harness) 
     await harness.rested(session_id)
     for task_id in (2, 1, 3):
         await harness.application.plans.remove_task(session_id, task_id)
-    harness.application.planner.look_at(session_id)
+    harness.application.planner.wake(session_id)
     await pools.idle()
     plan = await harness.show(session_id)
 

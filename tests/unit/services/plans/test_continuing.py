@@ -250,7 +250,7 @@ async def test_a_plan_deleted_and_written_again(place: plan_harness.Place) -> No
     found = []
     for _ in range(3):
         harness.put("by-hand", written)
-        harness.application.planner.look_at("by-hand")
+        harness.application.planner.wake("by-hand")
         found.append((await harness.rested("by-hand")).tasks[0])
         await harness.application.plans.delete("by-hand")
 

@@ -174,7 +174,7 @@ async def test_the_pauses_grow_to_a_limit(harness: plan_harness.Harness, caplog:
         raise broken
 
     harness.store.plans.get = get  # type: ignore[method-assign, assignment]
-    harness.application.planner.look_at(session_id)
+    harness.application.planner.wake(session_id)
     with caplog.at_level(logging.WARNING, "app.services.plans.plan_inputs"):
         for _ in range(100):
             await pools.idle()
