@@ -55,7 +55,10 @@ _log = logging.getLogger(__name__)
 
 
 class TemporalEngine:
-    """Executes runs on Temporal; a process that is a worker also performs their steps."""
+    """Executes runs on Temporal.
+
+    A process that `works`, a worker, also performs their steps; another one only starts and follows workflows.
+    """
 
     def __init__(
         self,
@@ -68,9 +71,6 @@ class TemporalEngine:
         bounds: worker.WorkerLimits,
         works: bool,
     ) -> None:
-        """Args:
-        works: Whether this process performs steps; if not, it only starts and follows workflows.
-        """
         self._store, self._bounds, self._works = store, bounds, works
         self.spending = equipment.spending
         """Keeps calls of agents within limits and budgets, for the calls that this process makes."""
