@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -205,9 +206,11 @@ def issue(found: Mapping[str, Any]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def answer_command(found: Mapping[str, Any]) -> str:
-    """Return the command that answers an open gate."""
-    return f"control-room gates answer {found['gate_id']} {'|'.join(found['options'])}{options.again()}"
+def answer_commands(gates: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the commands that answer open gates, one for each option."""
+    # Never several options in one command: a shell reads `approve|deny` as a pipe, and the command would approve.
+    answers = [(gate["gate_id"], shlex.quote(option)) for gate in gates for option in gate["options"]]
+    return [f"control-room gates answer {gate_id} {option}{options.again()}" for gate_id, option in answers]
 
 
 def slots(summaries: Mapping[str, Mapping[str, Any]]) -> str:

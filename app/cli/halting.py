@@ -48,7 +48,8 @@ def print_gates(found: Sequence[JsonObject], *, names_run: bool = False) -> None
         where = f"run {gate['run_id']}, " if names_run else ""
         terminal.warn(f"{where}{gate['key']}: {formats.cell(gate['prompt'])}")
         terminal.warn(f"  read it whole with: control-room gates show {gate['gate_id']}{options.again()}")
-        terminal.warn(f"  answer with: {formats.answer_command(gate)}")
+        first, *others = formats.answer_commands([gate])
+        terminal.warn(f"  answer with: {first}", *(f"  or with: {each}" for each in others))
 
 
 def pause(detail: JsonObject) -> tuple[str, str | None]:

@@ -112,7 +112,7 @@ def next_commands(found: Plan, gates: Sequence[Gate] = (), pauses: Sequence[Paus
     unpausing = dict.fromkeys(options.led(command) for _, command in pauses if command is not None)
     begun = {task["id"]: "dismiss" for task in found["tasks"] if task["status"] in ("running", "done")}
     decided = [_command(found, begun.get(each["task"], "accept"), each["id"]) for each in proposals(found)[:HINTS]]
-    return [*map(formats.answer_command, gates[:HINTS]), *unpausing, *_next_commands(found), *decided]
+    return [*formats.answer_commands(gates[:HINTS]), *unpausing, *_next_commands(found), *decided]
 
 
 def _next_commands(found: Plan) -> list[str]:

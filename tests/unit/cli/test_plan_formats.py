@@ -77,8 +77,11 @@ def test_plan_is_a_checklist():
 
 
 def test_an_open_gate_is_printed_with_its_question():
-    """An open gate of a task's run, or of a run below, is printed with the beginning of its question."""
-    asked = {"prompt": "Ship it?\n\n" + "all " * 99, "options": ["yes", "no"]}
+    """An open gate of a task's run, or of a run below, is printed with the beginning of its question and its answers.
+
+    Each answer has a command of its own, which a shell takes as it is printed.
+    """
+    asked = {"prompt": "Ship it?\n\n" + "all " * 99, "options": ["yes", "not now"]}
     gate = {"gate_id": "g1", "run_id": RUN, "key": "ship"} | asked
     below = gate | {"gate_id": "g2", "run_id": "another"}
     lines = plan_formats.plan(plan(PlanState.RUNNING, TASKS[1]), [gate, below]).splitlines()
@@ -87,8 +90,10 @@ def test_an_open_gate_is_printed_with_its_question():
     assert lines[6].startswith("run another waits at the gate ship: Ship it?")
     assert len(lines[5]) < 200
     assert lines[8:] == [
-        "next: control-room gates answer g1 yes|no",
-        "next: control-room gates answer g2 yes|no",
+        "next: control-room gates answer g1 yes",
+        "next: control-room gates answer g1 'not now'",
+        "next: control-room gates answer g2 yes",
+        "next: control-room gates answer g2 'not now'",
         "next: control-room plan follow sp_x",
     ]
 
