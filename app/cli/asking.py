@@ -33,6 +33,7 @@ class Asker:
         self._live = live
         self._clear = clear
         self._reported: set[str] = set()
+        self._asked = ""
 
     async def goes_on(self, held: Sequence[JsonObject], after: int) -> bool:
         """Do what this process can do about a run that waits or halts, and return whether it may continue.
@@ -82,6 +83,10 @@ class Asker:
 
     async def _until_answered(self, gate: JsonObject, news: asyncio.Future[JsonObject | None]) -> bool:
         """Ask until there is an answer, or until an event of the run arrives."""
+        if gate["gate_id"] != self._asked:
+            # A line typed at the question before must not answer one that the person has not seen.
+            terminal.discard_typed()
+            self._asked = gate["gate_id"]
         self._clear()
         terminal.say("")
         terminal.say_block(printable.quoted(gate["prompt"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -133,6 +134,20 @@ def draw(lines: Sequence[str], *, over: int) -> None:
 def prompt(text: str) -> None:
     """Print a text after which a person types."""
     _write(sys.stdout, printable.one_line(text))
+
+
+def discard_typed() -> None:
+    """Discard what a person typed and no program has read."""
+    import termios
+
+    stdin = sys.stdin.fileno()
+    with contextlib.suppress(OSError):
+        if os.tcgetpgrp(stdin) != os.getpgrp():
+            # The kernel would stop a background process here.
+            return
+    # A terminal that is gone has nothing to discard.
+    with contextlib.suppress(termios.error):
+        termios.tcflush(stdin, termios.TCIFLUSH)
 
 
 async def read_line() -> str | None:

@@ -180,6 +180,24 @@ def test_the_person_at_the_terminal_is_asked(project: programs.Project) -> None:
     assert (answer["decision"], answer["message"]) == ("approve", "well done")
 
 
+def test_a_line_typed_ahead_answers_no_later_question(project: programs.Project) -> None:
+    """A line that was typed before a question was shown does not answer it: its person had not seen it."""
+    asks = [{"gate": "ship", "prompt": "Ship it?"}, {"gate": "tell", "prompt": "Tell everybody?"}]
+    project.write("recipes/asking/twice.json", {"recipe_id": "twice", "steps": asks})
+    with at_a_terminal(project, "run", "twice") as terminal:
+        terminal.until("[approve / deny]")
+        terminal.write("y\ny\n")
+        terminal.until("Tell everybody?")
+        terminal.until("[approve / deny]")
+        terminal.write("deny not yet\n")
+
+        assert terminal.ended() == 1
+
+    (run,) = parsed_output("runs", "list", project=project)
+    answers = [step["output"] for step in parsed_output("runs", "steps", run["run_id"], project=project)]
+    assert [answer["decision"] for answer in answers] == ["approve", "deny"]
+
+
 @pytest.mark.slow
 def test_ctrl_d_leaves_the_run_waiting_for_its_answer(project: programs.Project) -> None:
     """Ctrl-D leaves the run waiting with exit code 1, Ctrl-C interrupts it with 130, and a later answer still works."""
