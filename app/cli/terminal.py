@@ -120,15 +120,14 @@ def warn(*lines: str) -> None:
 
 
 def replace_line(text: str) -> None:
-    """Replace the unfinished last line by a text; an empty text clears it."""
-    _write(sys.stdout, _ERASE_LINE + printable.one_line(text))
+    """Replace the unfinished last line by a text, cut to the width of the terminal; an empty text clears it."""
+    _write(sys.stdout, _ERASE_LINE + _cut(text))
 
 
 def draw(lines: Sequence[str], *, over: int) -> None:
     """Print lines on stderr, cut to the width of the terminal, in place of the last ones drawn."""
-    width = max(shutil.get_terminal_size().columns - 1, 1)
     begin = f"\x1b[{over}F\x1b[J" if over else ""
-    _write(sys.stderr, begin + "".join(f"{printable.one_line(line)[:width]}\n" for line in lines))
+    _write(sys.stderr, begin + "".join(f"{_cut(line)}\n" for line in lines))
 
 
 def prompt(text: str) -> None:
@@ -178,6 +177,11 @@ def stop_writing() -> None:
             stream.flush()
         except OSError:
             os.dup2(nowhere, stream.fileno())
+
+
+def _cut(line: str) -> str:
+    # A line that the terminal wraps could not be replaced.
+    return printable.one_line(line)[: max(shutil.get_terminal_size().columns - 1, 1)]
 
 
 def _speaks_unicode(stream: TextIO) -> bool:

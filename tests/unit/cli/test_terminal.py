@@ -126,6 +126,13 @@ def test_a_text_of_others_is_marked_where_a_person_watches(capsys, monkeypatch):
     )
 
 
+def test_a_line_to_be_replaced_fits_into_the_terminal(capsys, monkeypatch):
+    """The line of an open step is cut to the width, since one that wraps would leave its first part behind."""
+    monkeypatch.setenv("COLUMNS", "20")
+
+    assert printed(capsys, lambda: terminal.replace_line("x" * 100)) == "\r\x1b[K" + "x" * 19
+
+
 @given(st.text())
 def test_json_of_any_text_reads_back(text: str):
     """JSON of any text is printed with printable characters only and reads back the same."""
