@@ -7,7 +7,7 @@ import functools
 import os
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -94,7 +94,7 @@ class Place:
             if isinstance(error, terminal.PipeClosed) and not interruption.received():
                 raise
             order = "resume" if self.server is None else "follow"
-            message = " before the run was known; control-room runs list shows whether it was started"
+            message = f" before the run was known; control-room runs list{again()} shows whether it was started"
             if started:
                 message = f"; continue with: control-room runs {order} {started[0]}{again()}"
             raise KeyboardInterrupt(message) from error
@@ -183,26 +183,29 @@ def _typed(parameter: click.Parameter) -> str:
     return parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
 
 
-def again() -> str:
+def again(taken: Collection[str] = ("--project", "--server")) -> str:
     """Return the options with which the present command selected its folder or service, to be typed
     again.
+
+    Args:
+        taken: Options that the next command accepts.
     """
     context = click.get_current_context(silent=True)
     if context is None:
         return ""
-    given = ((name, context.params.get(name)) for name in ("project", "server"))
+    given = ((name, context.params.get(name)) for name in ("project", "server") if f"--{name}" in taken)
     typed = (pair for pair in given if context.get_parameter_source(pair[0]) is ParameterSource.COMMANDLINE)
     return "".join(f" --{name} {shlex.quote(str(value))}" for name, value in typed)
 
 
 def led(order: str) -> str:
-    """Return a command line with the present command's `--project` and `--server`, unless it names a server or accepts
-    neither.
+    """Return a command line with the present command's `--project` or `--server`, if it accepts that and names no
+    server.
     """
     context = click.get_current_context(silent=True)
     command = None if context is None else _command(context.find_root().command, order)
     taken = [] if command is None else [option for parameter in command.params for option in parameter.opts]
-    return order + again() if "--server" in taken and "--server" not in order.split() else order
+    return order if "--server" in order.split() else order + again(taken)
 
 
 def _command(root: click.Command, order: str) -> click.Command | None:

@@ -52,7 +52,8 @@ def _server(place: options.Place) -> str:
     url = (service or {}).get("url")
     if not isinstance(url, str):
         raise errors.ConfigurationError(
-            f"no service runs on {folder}; start one with `control-room serve`, or name one with --server",
+            f"no service runs on {folder}; start one with `{place.led('control-room serve')}`, or name one with"
+            " --server",
             code="no_service",
         )
     return url

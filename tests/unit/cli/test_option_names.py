@@ -110,3 +110,25 @@ def test_help_shows_every_default_and_variable():
             silent.append(path)
 
     assert not silent
+
+
+@pytest.mark.parametrize(
+    ("order", "shown"),
+    [
+        ("control-room runs resume r1", "control-room runs resume r1 --project 'a b'"),
+        ("control-room serve --engine temporal", "control-room serve --engine temporal --project 'a b'"),
+        ("control-room runs why r1 --server URL", "control-room runs why r1 --server URL"),
+        ("control-room openapi", "control-room openapi"),
+    ],
+)
+def test_a_next_command_names_the_folder_of_this_one(order: str, shown: str):
+    """A command line to type next has the `--project` of the present command, if it accepts that."""
+
+    @click.command()
+    @options.anywhere
+    def command(place: options.Place) -> None:
+        click.echo(place.led(order))
+
+    group = click.Group(commands={**root.control_room.commands, "command": command})
+
+    assert CliRunner().invoke(group, ["command", "--project", "a b"], catch_exceptions=False).output == f"{shown}\n"
