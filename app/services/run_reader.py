@@ -80,7 +80,7 @@ class RunReader:
         """
         check_run_id(run_id)
         if fresh:
-            await self._outputs.look(run_id)
+            await self._outputs.refresh(run_id)
         number = self._engine.change_number(run_id)
         cached = self._answers.get(run_id)
         # Outputs do not raise the number: no poll waits for them, and they change the answer at most once a second.

@@ -88,8 +88,7 @@ class TemporalEngine:
         roster = worker_roster.WorkerRoster(self._client, bounds.queue, equipment.clock, bounds.services)
         self.remote = RemoteExecution(
             client=self._client, store=store, roster=roster, live=self.live, obstacles=self.obstacles
-        )
-        """Shows what workers do."""
+        )  # Shows what workers do.
         self._registration = registration.Registration(self._client, equipment.clock)
         self._runs = WorkflowRuns(
             steps=self._steps,
@@ -100,8 +99,7 @@ class TemporalEngine:
             times=TimeLimits(store, self._steps, self.signal_run),
             rested=self._run_rested,
         )
-        self.rest_listeners: list[Callable[[runs.RunStart], object]] = []
-        """Called when a run has come to rest in this process, or waits for an input."""
+        self.rest_listeners: list[Callable[[runs.RunStart], object]] = []  # Called when a run rests or awaits an input.
         self.workflow_recovery = WorkflowRecovery(self._client, bounds.queue, equipment.clock, store, self._notify)
         """Gives runs whose workflow is lost a new one."""
         self.follower = Follower(store, equipment.clock)  # Reports changes of runs.
