@@ -47,6 +47,18 @@ class ActiveRun:
         return self.is_halted and self.log is not None and not self.log.loaded.decisions.taken_since_resume
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHooks:
+    """What the pool does when its runs move."""
+
+    left: Callable[[str, states.RunState], None]  # Receives a run that has left, with its state.
+    died: Callable[[BaseException], None]  # Receives the failure of a task on which all runs depend.
+    noted: Callable[[ActiveRun], None]
+    """Receives each loaded run before it executes, and again before it is evicted."""
+    rest: Callable[[stores.Loaded, evicted_runs.EvictedRun], evicted_runs.RestingRun | None]
+    """Makes an evicted run rest without tasks, if all of its steps can; None: the tasks of its steps continue."""
+
+
 class CapacityHold:
     """A run's hold on capacity: `ports.Capacity` over the pool's `WorkerCapacity`."""
 

@@ -6,12 +6,12 @@ import asyncio
 import dataclasses
 import itertools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from app import clock, errors
 from app.domain import states, views
 from app.engine import aio, event_feed, evicted_runs, ports, run_equipment, runner, stores
-from app.worker.active_run import ActiveRun, CapacityHold
+from app.worker.active_run import ActiveRun, CapacityHold, RunHooks
 from app.worker.capacity import CapacityRequest, WorkerCapacity, ignored, request_of, workspace_of
 from app.worker.eviction import IdleEvictor
 from app.worker.lineage import NOBODY, Lineage
@@ -36,11 +36,9 @@ class ActiveRuns:
         equipment: run_equipment.Equipment,
         limit: int,
         kept_loaded: int,
-        left: Callable[[str, states.RunState], None],
-        died: Callable[[BaseException], None],
+        hooks: RunHooks,
     ) -> None:
-        self._report_left = left
-        self._report_died = died
+        self._hooks = hooks
         self._fair_label = equipment.fair_label
         self._reach = equipment.probes.reach
         self._spending = equipment.spending
@@ -54,10 +52,6 @@ class ActiveRuns:
         self.internal: set[str] = set()  # Active runs that lists and counts do not show.
         self.parked: dict[str, views.RunView] = {}
         """Last views of runs that a fault parked without a journal line."""
-        self.noted: Callable[[ActiveRun], None] = ignored
-        """Called with each loaded run before it executes, and again before it is evicted."""
-        self.rest: Callable[[stores.Loaded, evicted_runs.EvictedRun], evicted_runs.RestingRun | None] = ignored
-        """Makes an evicted run rest without tasks, if all of its steps can; None: the tasks of its steps continue."""
         self.unread: set[str] = set()  # Runs found waiting, or to be cancelled; neither queued nor read yet.
         self.stopping = False
         """Whether the pool is stopping, so that it begins no step."""
@@ -68,11 +62,11 @@ class ActiveRuns:
         self._loader = Loader(store, drivers, equipment, self._capacity_hold, self.changes.note, self.parked)
         self.opened = self._loader.opened  # Opens the folder of a run that is not active, for a command.
         self.unload = self._loader.unload  # Closes the folder of a loaded run.
-        self._evictor = IdleEvictor(equipment.clock, self._loader.loaded, kept_loaded, self._evict, died)
+        self._evictor = IdleEvictor(equipment.clock, self._loader.loaded, kept_loaded, self._evict, hooks.died)
         self._loads_at_once = asyncio.Semaphore(_MOST_LOADS_AT_ONCE)
         self._interrupts = False
         self._abandoned = aio.BackgroundTasks()
-        self._workspace_poller = WorkspacePoller(equipment.clock, self.capacity.look_again, died)
+        self._workspace_poller = WorkspacePoller(equipment.clock, self.capacity.look_again, hooks.died)
         self.reloads = Reloads(store, equipment.clock, self.queue, self.capacity.release)
         """Queues runs again as soon as their folders can be opened."""
         self._grace = aio.GracePeriod(equipment.clock)
@@ -260,7 +254,7 @@ class ActiveRuns:
 
     def _report_death(self, task: asyncio.Task[None]) -> None:
         if (error := aio.failure(task)) is not None:
-            self._report_died(error)
+            self._hooks.died(error)
 
     async def _load(self, active_run: ActiveRun, *, again: bool) -> None:
         self.unread.discard(active_run.run_id)
@@ -272,7 +266,7 @@ class ActiveRuns:
             self._leave_unloaded(active_run, failure, again)
         self._evictor.begin()
         if active_run.runner is not None:
-            self.noted(active_run)
+            self._hooks.noted(active_run)
         # The pool may have begun to stop while the folder was opened.
         if active_run.runner is not None and self.stopping:
             active_run.runner.stop()
@@ -333,11 +327,11 @@ class ActiveRuns:
             except errors.StorageFault:
                 return
             self._reach("pool.before_evict")
-            self.noted(active_run)
+            self._hooks.noted(active_run)
             # The run continued while the lines were written: it may have moved, or received a command.
             if running is active_run.runner and running.turns == turns and running.may_be_evicted():
                 evicted = running.evict(self.wake)
-                active_run.evicted = self.rest(log.loaded, evicted) or evicted
+                active_run.evicted = self._hooks.rest(log.loaded, evicted) or evicted
 
     async def _finish_eviction(self, active_run: ActiveRun, evicted: evicted_runs.Evicted) -> bool:
         assert active_run.log is not None
@@ -387,7 +381,7 @@ class ActiveRuns:
                 self.ended.add(active_run.run_id)
         active_run.left.set_result(state)
         self.changes.note(active_run.run_id)
-        self._report_left(active_run.run_id, state)
+        self._hooks.left(active_run.run_id, state)
 
     # -- capacity
 

@@ -14,6 +14,7 @@ from app.domain.inputs import Delivery
 from app.domain.limits import RunLimits
 from app.engine import aio, open_steps, ports, run_engine, run_equipment, stores, superseding
 from app.worker import inputs, orphans, recovery, resting, stall_watch
+from app.worker.active_run import RunHooks
 from app.worker.active_runs import ActiveRuns
 from app.worker.deliveries import Deliveries
 from app.worker.eviction import KEPT_LOADED
@@ -52,9 +53,14 @@ class Pool:
         self._clock = equipment.clock
         self.spending = equipment.spending
         """Keeps calls of agents within limits and budgets."""
-        self._active = ActiveRuns(store, drivers, equipment, limit, kept_loaded, self._run_left, self._died)
+        hooks = RunHooks(
+            left=self._run_left,
+            died=self._died,
+            noted=lambda run: self._time_limits.note(run),
+            rest=lambda loaded, evicted: self._resting.rest(loaded, evicted),
+        )
+        self._active = ActiveRuns(store, drivers, equipment, limit, kept_loaded, hooks)
         self._resting = resting.Resting(self._inputs, store, drivers, equipment, self._active)
-        self._active.rest = self._resting.rest
         self._commands = RunCommands(store, drivers, equipment, self._active)
         self._deliveries = Deliveries(self._inputs, store, self._active)
         self._helpers = aio.BackgroundTasks(self._died)

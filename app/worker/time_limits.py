@@ -45,9 +45,9 @@ class TimeLimits:
         self._tasks = tasks
         self._timed: dict[str, _Timed] = {}
         self._stops: dict[str, run_equipment.Parked] = {}
-        active.noted = self._note
 
-    def _note(self, active_run: ActiveRun) -> None:
+    def note(self, active_run: ActiveRun) -> None:
+        """Stop a loaded run that has reached a limit, and watch one that has limits."""
         assert active_run.log is not None
         assert active_run.runner is not None
         run_id, found = active_run.run_id, limits_of(active_run.log.loaded)
