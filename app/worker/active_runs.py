@@ -66,7 +66,7 @@ class ActiveRuns:
         self._loads_at_once = asyncio.Semaphore(_MOST_LOADS_AT_ONCE)
         self._interrupts = False
         self._abandoned = aio.BackgroundTasks()
-        self._workspace_poller = WorkspacePoller(equipment.clock, self.capacity.look_again, hooks.died)
+        self._workspace_poller = WorkspacePoller(equipment.clock, self.capacity.grant_released, hooks.died)
         self.reloads = Reloads(store, equipment.clock, self.queue, self.capacity.release)
         """Queues runs again as soon as their folders can be opened."""
         self._grace = aio.GracePeriod(equipment.clock)

@@ -88,12 +88,12 @@ class WorkerCapacity:
         """Lock workspaces against other processes.
 
         Args:
-            elsewhere: Called when a request has to wait for another process; the callee must call `look_again` later.
+            elsewhere: Called when a request must wait for another process; the callee must call `grant_released` later.
         """
         self._workspaces.guard(lock)
         self._notify_elsewhere = elsewhere
 
-    def look_again(self) -> bool:
+    def grant_released(self) -> bool:
         """Grant what other processes have released; return whether requests still wait for other processes."""
         workspaces, self._elsewhere = self._elsewhere, set()
         for workspace in workspaces:

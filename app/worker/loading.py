@@ -217,13 +217,13 @@ class Reloads:
 
     def make_sure(self, run_id: str) -> None:
         """Queue an ended run again if its row does not show the ending, e.g. because the index was unavailable."""
-        self._background_tasks.begin(self._look(run_id), f"look at {run_id}")
+        self._background_tasks.begin(self._check_ending(run_id), f"ending of {run_id}")
 
     def give_up(self) -> None:
         """Stop queueing runs."""
         self._background_tasks.give_up()
 
-    async def _look(self, run_id: str) -> None:
+    async def _check_ending(self, run_id: str) -> None:
         if not await self._try(run_id, lambda _: self.begin(run_id)):
             self.begin(run_id)
 

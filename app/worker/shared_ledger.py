@@ -22,7 +22,7 @@ from app.worker.reservations import Reservation
 
 WAIT_SECONDS = 5.0  # How long a call waits for room before its run is paused; the run continues when there is room.
 
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _JOURNALS_KNOWN = 10_000
 
 
@@ -85,7 +85,7 @@ class SharedLedger(Ledger):
             if not verdict.may_fit_later or self._clock.monotonic() > until:
                 raise verdict.exhausted(key, self._clock)
             with self._shown_behind(verdict.ahead(chain, key), start.run_id, key):
-                await self._clock.sleep(_LOOK_SECONDS)
+                await self._clock.sleep(_POLL_SECONDS)
 
     def accounts(self, run_id: str) -> Iterator[Account]:
         """Yield nothing: the accounts are created for each call."""

@@ -18,9 +18,9 @@ _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
+class _Check:
     # Silence is measured by a clock that stops while the machine is suspended, because the agents stop, too. The wall
-    # clock, which dates the output, only places a sign of life between two looks.
+    # clock, which dates the output, only places a sign of life between two checks.
     now: datetime
     at: float
     since_last: float
@@ -56,28 +56,28 @@ class StallWatch:
     async def watch(self) -> None:
         """Poll until the pool stops."""
         pause = min(max(self._after_seconds / 4, _SHORTEST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
-        looked_at = self._clock.monotonic()
+        checked_at = self._clock.monotonic()
         while not self._active.stopping:
             await self._clock.sleep(pause)
-            before, looked_at, seen, self._seen = looked_at, self._clock.monotonic(), self._seen, {}
-            look = _Look(now=self._clock.now(), at=looked_at, since_last=looked_at - before, seen=seen)
-            self.count = sum(self._look(run_id, look) for run_id in tuple(self._active.capacity.holding))
+            before, checked_at, seen, self._seen = checked_at, self._clock.monotonic(), self._seen, {}
+            check = _Check(now=self._clock.now(), at=checked_at, since_last=checked_at - before, seen=seen)
+            self.count = sum(self._count_stalled(run_id, check) for run_id in tuple(self._active.capacity.holding))
 
-    def _look(self, run_id: str, look: _Look) -> int:
+    def _count_stalled(self, run_id: str, check: _Check) -> int:
         active_run = self._active.active_runs.get(run_id)
         holder = None if active_run is None else active_run.runner or active_run.evicted
         if active_run is None or holder is None:
             return 0
         waits = [wait for wait in holder.waits() if wait.performing and isinstance(wait.operation, _WATCHED)]
-        return sum(self._judge(active_run, wait, look) for wait in waits)
+        return sum(self._judge(active_run, wait, check) for wait in waits)
 
-    def _judge(self, active_run: ActiveRun, wait: open_steps.StepWait, look: _Look) -> bool:
+    def _judge(self, active_run: ActiveRun, wait: open_steps.StepWait, check: _Check) -> bool:
         step, since = wait.step, wait.output_at or wait.since
         if step is None or since is None:
             return False
-        seen_at = look.seen_at((active_run.run_id, wait.key), since)
+        seen_at = check.seen_at((active_run.run_id, wait.key), since)
         self._seen[active_run.run_id, wait.key] = since, seen_at
-        silent = look.at - seen_at
+        silent = check.at - seen_at
         # A step in a queue is not silent: its prompt has not been sent yet.
         if wait.queued is not None or silent < self._after_seconds:
             if step.stalled is not None:

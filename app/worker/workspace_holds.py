@@ -88,15 +88,15 @@ class WorkspacePoller:
     """Polls for workspaces that other processes hold, while requests wait for one.
 
     Args:
-        look_again: Grants the workspaces that have become free; returns whether requests still wait for others.
+        grant_released: Grants the workspaces that have become free; returns whether requests still wait for others.
         died: Called with the error that ended the poller, if one did.
     """
 
     def __init__(
-        self, time: clock.Clock, look_again: Callable[[], bool], died: Callable[[BaseException], None]
+        self, time: clock.Clock, grant_released: Callable[[], bool], died: Callable[[BaseException], None]
     ) -> None:
         self._clock = time
-        self._look_again = look_again
+        self._grant_released = grant_released
         self._tasks = aio.BackgroundTasks(died)
         self._polling = False
 
@@ -104,7 +104,7 @@ class WorkspacePoller:
         """Poll until no request waits; a second call meanwhile changes nothing."""
         if not self._polling:
             self._polling = True
-            self._tasks.begin(self._poll(), "look for workspaces")
+            self._tasks.begin(self._poll(), "poll for workspaces")
 
     def give_up(self) -> None:
         """Stop polling."""
@@ -118,5 +118,5 @@ class WorkspacePoller:
         waits = True
         while waits:
             await self._clock.sleep(_POLL_SECONDS)
-            waits = self._look_again()
+            waits = self._grant_released()
         self._polling = False

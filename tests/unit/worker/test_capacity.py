@@ -207,7 +207,7 @@ def test_the_last_reported_obstacle_is_the_present_one(
     line.capacity.join(*(line.ticket(f"r{number}", *wish) for number, wish in enumerate(wishes)))
     holding = ["found"]
     shown = {f"r{number}": line.capacity.obstacle(f"r{number}") for number in range(len(wishes))}
-    deeds = [lambda: line.capacity.know_holders(), lambda: outside.busy.clear(), lambda: line.capacity.look_again()]
+    deeds = [lambda: line.capacity.know_holders(), lambda: outside.busy.clear(), lambda: line.capacity.grant_released()]
     for number in range(2 * len(wishes) + 4):
         before = len(line.granted)
         line.reported.clear()
@@ -302,12 +302,12 @@ def test_a_workspace_of_another_process_is_waited_for() -> None:
 
     assert (line.granted, told, outside.ours) == (["two"], ["elsewhere"], ["/b"])
     assert line.capacity.obstacle("one") == capacity.Obstacle(reason="workspace_busy")
-    assert line.capacity.look_again() is True
+    assert line.capacity.grant_released() is True
     assert line.granted == ["two"]
 
     outside.busy.clear()
 
-    assert line.capacity.look_again() is False
+    assert line.capacity.grant_released() is False
     assert line.granted == ["two", "one"]
     assert line.capacity.obstacle("one") is None
 
