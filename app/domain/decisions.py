@@ -346,7 +346,7 @@ def check(line: Mapping[str, Any]) -> None:
     if line["kind"] != DecisionKind.STARTED:
         Decisions().apply(line)
     elif None in (line["key"], line["operation"], line["at"]) or not isinstance(line["attempt"], int):
-        raise TypeError("a try has a key, an operation, a time and a number")
+        raise TypeError("an attempt has a key, an operation, a time and a number")
 
 
 def fold(lines: Iterable[Mapping[str, Any]]) -> Decisions:

@@ -24,11 +24,11 @@ class EventType(StrEnum):
     RUN_RESUMED = "run.resumed"  # An ended run was resumed.
     RUN_ENDED = "run.ended"  # The run ended.
     RUN_LABELLED = "run.labelled"  # A person changed the run's labels or its pin; may follow the ending.
-    STEP_STARTED = "step.started"  # A try began.
+    STEP_STARTED = "step.started"  # An attempt began.
     STEP_FINISHED = "step.finished"  # A step succeeded or was skipped.
     STEP_FAILED = "step.failed"  # A step failed for good.
-    STEP_RETRYING = "step.retrying"  # A try failed and will be repeated.
-    STEP_INTERRUPTED = "step.interrupted"  # A try was cut off and left no record.
+    STEP_RETRYING = "step.retrying"  # An attempt failed and will be repeated.
+    STEP_INTERRUPTED = "step.interrupted"  # An attempt was cut off and left no record.
     GATE_OPENED = "gate.opened"  # A gate waits for an answer; repeated whenever its run is taken up again.
     GATE_VOTED = "gate.voted"  # A key gave its decision at a gate that needs several.
     GATE_DECIDED = "gate.decided"  # A gate has its answer.

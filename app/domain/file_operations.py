@@ -44,7 +44,7 @@ class ReadFiles(Operation):
 class WaitForFiles(Operation):
     """Wait until files exist; the output is `{"files", "wait_duration_ms", "poll_count", "timed_out"}`.
 
-    When `timeout_seconds` have passed within one process, the try fails with the code `timeout`.
+    When `timeout_seconds` have passed within one process, the attempt fails with the code `timeout`.
     """
 
     kind: ClassVar[str] = "wait_for_files"

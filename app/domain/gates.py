@@ -32,7 +32,7 @@ class OpenGate:
 
     start: RunStart  # The facts with which the asking run began.
     key: str  # Step that asks it.
-    attempt: int  # Number of the try.
+    attempt: int  # Number of the attempt.
     gate: Gate  # The question.
     asked_at: str | None  # When the run first asked it; the same after a restart.
     expires_at: str | None  # When its default is taken; None: never.
@@ -116,7 +116,7 @@ class Answer:
 
 
 def gate_id(run_id: str, key: str, attempt: int) -> str:
-    """Return the id of a gate: its run, and a hash of step and try. A gate that is asked anew gets another id."""
+    """Return the id of a gate: its run, and a hash of step and attempt. A gate that is asked anew gets another id."""
     return f"{run_id}.{_digits(key, attempt)}"
 
 

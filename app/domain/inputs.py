@@ -63,5 +63,5 @@ def refuse_unknown(decision: str, open_gate: OpenGate) -> None:
 
 
 def lapsed(kind: str, key: str) -> errors.Conflict:
-    """Return the error for a delivery to a try that is not the present one."""
+    """Return the error for a delivery to an attempt that is not the present one."""
     return errors.Conflict(f"the {kind} {key!r} has been asked again since", code=f"{kind}_lapsed", key=key)

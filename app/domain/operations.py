@@ -19,7 +19,7 @@ COST_CAP_REACHED = "cost_cap_reached"
 """Code of an agent call that its program ended because the cost reached the cap."""
 
 OnCutOff = Literal["fail", "keep"]
-"""What happens to a reply that reached the length limit: it fails the try, or counts and makes the ending partial."""
+"""What happens to a reply that reached the length limit: its attempt fails, or it counts and the ending is partial."""
 
 OnInterrupted = Literal["rerun", "ask", "fail"]
 """What a restart does with a step that was open: perform it again, wait for a person, or fail it."""
@@ -27,17 +27,17 @@ OnInterrupted = Literal["rerun", "ask", "fail"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """When a failed try is repeated; the delays survive a restart."""
+    """When a failed attempt is repeated; the delays survive a restart."""
 
     max_attempts: int = 1  # Most attempts, including the first; those cut off by a crash or a pause do not count.
-    codes: tuple[str, ...] = ()  # Error codes after which another try is made; empty: all codes.
-    initial_seconds: float = 1.0  # Delay before the second try.
+    codes: tuple[str, ...] = ()  # Error codes after which another attempt is made; empty: all codes.
+    initial_seconds: float = 1.0  # Delay before the second attempt.
     factor: float = 2.0  # Factor of each further delay; 1 keeps the delay constant.
     added_seconds: float = 0.0
     """Seconds added to each further delay instead of the multiplication; 0: it is multiplied."""
     max_seconds: float = 300.0  # Longest delay.
-    exit_codes: tuple[int, ...] = ()  # Exit codes of commands after which another try is made, besides `codes`.
-    final_exit_codes: tuple[int, ...] = ()  # Exit codes of commands after which no other try is made.
+    exit_codes: tuple[int, ...] = ()  # Exit codes of commands after which another attempt is made, besides `codes`.
+    final_exit_codes: tuple[int, ...] = ()  # Exit codes of commands after which no other attempt is made.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +51,8 @@ class Operation:
     """Whether it leaves traces that a crash does not undo, so that its `started` line is synced."""
 
     retry: RetryPolicy | None = None  # Further attempts; None: the first attempt is final.
-    timeout_seconds: float | None = None  # Wall-clock limit of one try; None: the performer's own.
-    idle_seconds: float | None = None  # Longest time without output in one try; None: the performer's own.
+    timeout_seconds: float | None = None  # Wall-clock limit of one attempt; None: the performer's own.
+    idle_seconds: float | None = None  # Longest time without output in one attempt; None: the performer's own.
     on_interrupted: OnInterrupted = "rerun"  # What a restart does if the step was open.
 
 
@@ -89,10 +89,10 @@ class AgentCall(Operation):
     """JSON Schema that the reply must match, for backends that can enforce it."""
     max_tokens: int | None = None  # Longest reply, in tokens; None: the backend's default.
     on_cut_off: OnCutOff = "fail"
-    """What happens to a reply that reached the length limit; with a schema it always fails the try."""
+    """What happens to a reply that reached the length limit; with a schema it always fails the attempt."""
     may_abstain: bool = False
-    """Whether `ABSTAIN` or `ABSTAIN: reason` is accepted as a reply; otherwise it fails the try."""
-    may_be_blank: bool = False  # Whether a blank reply is accepted; otherwise it fails the try.
+    """Whether `ABSTAIN` or `ABSTAIN: reason` is accepted as a reply; otherwise it fails the attempt."""
+    may_be_blank: bool = False  # Whether a blank reply is accepted; otherwise it fails the attempt.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

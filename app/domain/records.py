@@ -126,13 +126,13 @@ class Result:
     status: StepState = StepState.DONE  # `done`, `failed` or `skipped`.
     output: plain.Json = None  # Payload or text; encoded and masked by the engine.
     summary: str | None = None  # One-line summary of the output; None: its beginning is shown.
-    error: StepError | None = None  # Set if and only if the try failed.
+    error: StepError | None = None  # Set if and only if the attempt failed.
     usage: Usage | None = None  # Its cost; None if it is not metered.
     agent_session_id: str | None = None  # Conversation that an agent used.
     finish: Finish | None = None
     """`length` if an agent's reply reached the length limit; None if it ended by itself, or the reason is unknown."""
     covers: int | None = None
-    """Earlier try of the step, without a line, whose usage is included in this one's; None: no try."""
+    """Earlier attempt of the step, without a line, whose usage is included in this one's; None: no attempt."""
 
 
 @shapes.open_ended
@@ -162,24 +162,24 @@ class Record:
 
     position: int  # Number of the line in the journal, from 0.
     key: str  # Name of the step.
-    attempt: int  # Number of the try, from 1.
-    status: StepState  # Result of the try.
+    attempt: int  # Number of the attempt, from 1.
+    status: StepState  # Result of the attempt.
     operation: str  # Hash of the operation performed.
     branch: str  # Path of the branch that made the request; empty for the main one.
     output: plain.Json  # The output; None if `blob` is set or there is no output.
     blob: BlobRef | None  # Handle of an output over 64 kB.
     output_sha256: str | None  # Bare hash of the whole output; None without one.
     summary: str  # One-line summary of the output, at most 200 characters.
-    error: StepError | None  # Why the try failed.
-    usage: Usage | None  # Cost of the try.
+    error: StepError | None  # Why the attempt failed.
+    usage: Usage | None  # Cost of the attempt.
     receipt_id: str | None  # Receipt of a tool execution.
     agent_session_id: str | None  # Conversation that an agent used.
     finish: Finish | None  # `length` if an agent's reply reached the length limit.
-    covers: int | None = None  # Earlier try, without a line, whose usage is included in this one's.
-    final: bool  # Whether the driver receives it; a try that will be repeated is not final.
-    retry_at: str | None  # When the next try is due, for a try that is not final.
-    started_at: str  # When the try began.
-    completed_at: str  # When the try ended.
+    covers: int | None = None  # Earlier attempt, without a line, whose usage is included in this one's.
+    final: bool  # Whether the driver receives it; an attempt that will be repeated is not final.
+    retry_at: str | None  # When the next attempt is due, for an attempt that is not final.
+    started_at: str  # When the attempt began.
+    completed_at: str  # When the attempt ended.
     line: Mapping[str, plain.Json]  # The complete line, as written.
 
     @property

@@ -79,11 +79,11 @@ class OpenStep:
     """A step that is being performed."""
 
     key: str  # Key of the step.
-    attempt: int  # Number of the try.
+    attempt: int  # Number of the attempt.
     kind: str  # Kind of its operation.
     place: Place  # Its place in the recipe.
     facts: Mapping[str, plain.Json]  # `tool`, or `agent_archetype` and `agent_id`.
-    started_at: str  # When the try began.
+    started_at: str  # When the attempt began.
     tools: bool = False  # Whether its agent may use tools of its own.
     output_at: str | None = None  # When its newest output arrived, to the second; None before the first.
     queued: Queued | None = None  # Its place in the queue of its backend; None while it does not wait there.

@@ -78,23 +78,23 @@ class WithoutLine:
     """The attempts at work, since a process took the run up, that have left no journal line.
 
     Args:
-        tries: Attempts begun, by step.
+        attempts: Attempts begun, by step.
         asks: The driver's open requests after the last line.
     """
 
-    def __init__(self, loaded: Loaded, tries: Mapping[str, Sequence[Started]], asks: Mapping[str, Ask]) -> None:
+    def __init__(self, loaded: Loaded, attempts: Mapping[str, Sequence[Started]], asks: Mapping[str, Ask]) -> None:
         self.cut_off: list[tuple[float, float]] = []
         """Start and end of each attempt that was cut off; its end is the start of the next attempt of the same step."""
         self.begun: float | None = None
         """When the oldest of the attempts that are still the newest of their step began; None: there is none."""
         since = loaded.decisions.taken_at
-        if since is None or not tries:
+        if since is None or not attempts:
             return
         lines = {(record.key, record.attempt): _only_waits(record) for record in loaded.records}
         works = {key: not waits for (key, _), waits in lines.items()}
         works |= {key: not ask.operation.idle for key, ask in asks.items()}
-        for key in filter(works.get, tries):
-            found = [one for one in tries[key] if one.at >= since]
+        for key in filter(works.get, attempts):
+            found = [one for one in attempts[key] if one.at >= since]
             open_since = [clock.instant(one.at).timestamp() for one in found[-1:] if key in asks]
             if open_since and (key, found[-1].attempt) not in lines:
                 self.begun = min(open_since[0], self.begun or open_since[0])
@@ -110,8 +110,8 @@ def taken_facts(loaded: Loaded, asks: Mapping[str, Ask], now: str) -> dict[str, 
     records when the process died.
     """
     decided = loaded.decisions
-    until, tries = (decided.released.at, decided.released.attempts) if decided.released else (now, decided.attempts)
-    left = WithoutLine(loaded, tries, asks)
+    until, attempts = (decided.released.at, decided.released.attempts) if decided.released else (now, decided.attempts)
+    left = WithoutLine(loaded, attempts, asks)
     if left.begun is None and not left.cut_off:
         return {}
     active = ActiveTime()

@@ -172,7 +172,7 @@ class Completion:
 
     def _failed_beside(self, scheduler: DriverScheduler, causes: list[int]) -> list[Record]:
         """Return the failures that reached their branches only after the cause of the ending had cancelled these."""
-        # The driver has not seen them. If a resume kept them, the run would fail again at once, without another try.
+        # The driver has not seen them. If a resume kept them, the run would fail again without another attempt.
         return [
             record
             for record in self._projection.records[causes[-1] + 1 if causes else len(self._projection.records) :]

@@ -1,4 +1,4 @@
-"""Journal lines: builds the line of one finished try of a step in steps.jsonl (execution-modes, appendix A)."""
+"""Journal lines: builds the line of one finished attempt of a step in steps.jsonl (execution-modes, appendix A)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def facts_of(operation: Operation) -> dict[str, plain.Json]:
 def line(
     run_id: str, step: ActiveStep, encoded: bytes, *, blob: BlobRef | None, operation: Mapping[str, plain.Json]
 ) -> dict[str, plain.Json]:
-    """Return the line of one try; `batch`, `prev` and the checksum are added when the line is appended.
+    """Return the line of one attempt; `batch`, `prev` and the checksum are added when the line is appended.
 
     Args:
         encoded: Bytes of the output: of a text the text itself, otherwise canonical JSON.
@@ -131,6 +131,6 @@ def masked(masker: plain.Masker, result: Result) -> Result:
     return dataclasses.replace(result, output=output, summary=summary, error=error)
 
 
-def _earlier(tries: Sequence[Record]) -> dict[str, plain.Json]:
-    milliseconds = sum(float(record.line.get("duration_ms") or 0) for record in tries)
-    return {"started_at": tries[0].started_at, "duration_ms": round(milliseconds, 3)}
+def _earlier(attempts: Sequence[Record]) -> dict[str, plain.Json]:
+    milliseconds = sum(float(record.line.get("duration_ms") or 0) for record in attempts)
+    return {"started_at": attempts[0].started_at, "duration_ms": round(milliseconds, 3)}

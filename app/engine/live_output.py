@@ -13,7 +13,7 @@ from app.domain import plain
 from app.engine.live_steps import LiveStep
 
 MOST_CHARACTERS = 32 * 1024 * 1024
-"""Most characters of output of one try that are appended; the rest is left out, which the log states."""
+"""Most characters of output of one attempt that are appended; the rest is left out, which the log states."""
 
 PAUSE_SECONDS = 0.25  # Shortest time between two writes to one log.
 

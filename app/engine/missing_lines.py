@@ -44,8 +44,8 @@ def begun_unrequested(
     requested = {record.key for record in lines} | scheduler.asks.keys()
     unexplained = [
         key
-        for key, tries in decisions.attempts.items()
-        if key not in requested and not scheduler.was_cancelled(tries[-1].branch)
+        for key, attempts in decisions.attempts.items()
+        if key not in requested and not scheduler.was_cancelled(attempts[-1].branch)
     ]
     if not unexplained:
         return None

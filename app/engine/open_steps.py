@@ -93,13 +93,13 @@ def executed_elsewhere(view: views.RunView, loaded: Loaded, asks: Mapping[str, A
     if not (pauses or view.status is RunState.RUNNING) or decided.cancel_requested_at is not None:
         return view
     recorded = {(record.key, record.attempt) for record in loaded.records}
-    tried = [(ask, decided.highest_attempt.get(ask.key, 0)) for ask in itertools.islice(asks.values(), MOST)]
-    open_attempts = [(ask, attempt) for ask, attempt in tried if attempt and (ask.key, attempt) not in recorded]
+    newest = [(ask, decided.highest_attempt.get(ask.key, 0)) for ask in itertools.islice(asks.values(), MOST)]
+    open_attempts = [(ask, attempt) for ask, attempt in newest if attempt and (ask.key, attempt) not in recorded]
     if pauses:
         open_attempts = [(ask, attempt) for ask, attempt in open_attempts if not ask.operation.idle]
         return dataclasses.replace(view, open=[_begun(loaded, ask, attempt) for ask, attempt in open_attempts])
     awaits = any(isinstance(ask.operation, operations.Input) for ask, _ in open_attempts)
-    waits = awaits and len(open_attempts) == len(tried) and all(ask.operation.idle for ask, _ in open_attempts)
+    waits = awaits and len(open_attempts) == len(newest) and all(ask.operation.idle for ask, _ in open_attempts)
     return dataclasses.replace(
         view,
         status=RunState.WAITING if waits else RunState.RUNNING,
@@ -108,14 +108,14 @@ def executed_elsewhere(view: views.RunView, loaded: Loaded, asks: Mapping[str, A
 
 
 def _begun(loaded: Loaded, ask: Ask, attempt: int) -> views.OpenStep:
-    tries = loaded.decisions.attempts.get(ask.key)
+    attempts = loaded.decisions.attempts.get(ask.key)
     return views.OpenStep(
         key=ask.key,
         attempt=attempt,
         kind=ask.operation.kind,
         place=ask.place,
         facts=facts_of(ask.operation),
-        started_at=loaded.decisions.asked.get(ask.key) or (tries[-1].at if tries else ""),
+        started_at=loaded.decisions.asked.get(ask.key) or (attempts[-1].at if attempts else ""),
         tools=isinstance(ask.operation, operations.AgentCall) and ask.operation.tools,
     )
 
@@ -136,10 +136,10 @@ def _of_step(step: ActiveStep, due: Mapping[str, str]) -> StepWait:
     )
 
 
-def _of_ask(loaded: Loaded, ask: Ask, tried: Iterable[Record]) -> StepWait:
+def _of_ask(loaded: Loaded, ask: Ask, history: Iterable[Record]) -> StepWait:
     decided, failed = loaded.decisions, None
     attempt = decided.highest_attempt.get(ask.key, 0)
-    for record in tried:
+    for record in history:
         if record.position not in decided.dead and record.attempt >= attempt:
             failed = record
     attempts = decided.attempts.get(ask.key)

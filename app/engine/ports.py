@@ -234,7 +234,7 @@ class Secrets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One try of an operation, as its performer sees it."""
+    """One attempt of an operation, as its performer sees it."""
 
     run: RunStart  # The facts that the run began with.
     key: str  # Key of the step.
@@ -275,7 +275,7 @@ class Performer(Protocol):
     """Performs operations of one kind."""
 
     async def perform(self, call: Call) -> Result:
-        """Perform one try.
+        """Perform one attempt.
 
         A cancellation must reach everything that the attempt has started, and may take no longer than that needs. An
         exception other than `errors.StepError` becomes a failed record with the code `internal_error`.

@@ -80,7 +80,7 @@ class Equipment:
     """Returns the capabilities that steps can need, by name, each with the reason why it is missing here, or None."""
     services: frozenset[str] = frozenset()  # Backends that are models behind HTTP, which need no workspace.
     observe: Callable[[str, str, float], None] | None = None
-    """Records the kind, the status and the seconds of each performed try, except for operations that only wait."""
+    """Records the kind, the status and the seconds of each performed attempt, except for operations that only wait."""
 
     def hiding_for(self, driver: ports.Driver, recipe: Mapping[str, plain.Json]) -> Equipment:
         """Return equipment that also masks the secrets that a recipe names."""

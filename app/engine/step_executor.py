@@ -88,12 +88,12 @@ class StepExecutor:
     # -- rescue: may it be performed after attempts that were cut off?
 
     def _rescue(self, step: ActiveStep, owner: StepOwner) -> Result | None:
-        key, tries = step.ask.key, owner.log.loaded.decisions.attempts.get(step.ask.key)
-        if not tries:
+        key, attempts = step.ask.key, owner.log.loaded.decisions.attempts.get(step.ask.key)
+        if not attempts:
             return None
-        match step_rules.rescue(step.ask.operation, tries, self._recorded.get(key, ())):
+        match step_rules.rescue(step.ask.operation, attempts, self._recorded.get(key, ())):
             case step_rules.Rescue.CRASH_LOOP:
-                error = step_rules.cut_off(key, "crash_loop", "was cut off too often", len(tries))
+                error = step_rules.cut_off(key, "crash_loop", "was cut off too often", len(attempts))
                 raise Parked(error.code, error)
             case step_rules.Rescue.ASK:
                 error = step_rules.cut_off(key, "step_interrupted", "must not be repeated unasked", 1)
@@ -160,8 +160,8 @@ class StepExecutor:
     async def _write_started(self, step: ActiveStep, owner: StepOwner) -> None:
         ask, operation, at = step.ask, step.ask.operation, step.announced_at
         # After a power cut an unsynced `started` line may be gone although the line of its step is present.
-        tried = (owner.log.loaded.decisions.highest_attempt.get(ask.key, 0), *self._recorded.get(ask.key, ()))
-        step.attempt = max(tried) + 1
+        earlier = (owner.log.loaded.decisions.highest_attempt.get(ask.key, 0), *self._recorded.get(ask.key, ()))
+        step.attempt = max(earlier) + 1
         facts: dict[str, plain.Json] = {"key": ask.key, "attempt": step.attempt, "operation": ask.fingerprint}
         facts |= {"step_id": ask.place.step_id, "phase": ask.place.phase}
         if ask.branch:
