@@ -67,7 +67,7 @@ class StorageRetry:
         """Wait for space after a failed write, or for a while after a failed read.
 
         Raises:
-            errors.Unreadable: the run is being cancelled, and so does not wait for files any more.
+            errors.Unreadable: the run is being cancelled, so it does not wait for files.
             errors.LeaseLost: another process writes the run.
         """
         # A wait does not help, and a further write would follow lines that another process has written since.

@@ -136,7 +136,6 @@ class Pool:
             self._active.expected.add(run_id)
 
     async def submit(self, run_id: str, fresh: stores.RunSummary | None = None) -> states.RunState:
-        """Queue an accepted run."""
         is_active = run_id in self._active.active_runs
         row = None if is_active or self._active.stopping else fresh or await self._store.summary(run_id)
         # A lock that is acquired while the pool stops would never be released.
@@ -148,7 +147,6 @@ class Pool:
         return self._active.state(run_id)
 
     async def wake(self, run_id: str) -> None:
-        """Load an unfinished run that only waits, without capacity, if it is not loaded."""
         await self._deliveries.wake(run_id)
 
     def obstacle(self, run_id: str) -> errors.StorageFault | None:
@@ -160,25 +158,21 @@ class Pool:
     async def pause(
         self, run_id: str, author: authors.Author | None = None, *, interrupt: bool = False
     ) -> states.RunState:
-        """Stop a run at its next step boundary, or at once."""
         return await self._commands.pause(run_id, author, interrupt=interrupt)
 
     async def unpause(self, run_id: str, author: authors.Author | None = None) -> states.RunState:
-        """Continue a paused or parked run."""
         return await self._commands.unpause(run_id, author)
 
     async def limit(self, run_id: str, limits: RunLimits, author: authors.Author | None = None) -> None:
         await self._commands.limit(run_id, limits, author)
 
     async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
-        """Continue a failed or cancelled run."""
         return await self._commands.resume(run_id, how)
 
     async def mark(self, run_id: str, marks: run_engine.Marks, author: authors.Author | None = None) -> runs.RunStart:
         return await self._commands.mark(run_id, marks, author)
 
     async def reload(self, run_id: str) -> None:
-        """Load a queued or evicted run, because its folder was changed."""
         await self._commands.reload(run_id)
 
     # -- inputs
@@ -200,16 +194,13 @@ class Pool:
     # -- its visible state
 
     def view(self, run_id: str) -> views.RunView | None:
-        """Return the view of a loaded run."""
         return None if self._store.lags(run_id) else self._active.view(run_id)
 
     def executing(self) -> list[views.RunView]:
-        """Return the views of the loaded runs that hold capacity."""
         loaded_views = (self._active.view(run_id) for run_id in tuple(self._active.capacity.holding))
         return [view for view in loaded_views if view is not None]
 
     def standing(self, run_id: str) -> run_engine.Standing | None:
-        """Return the state of a run that is not loaded."""
         active_run = self._active.active_runs.get(run_id)
         # After a power cut, a run whose ending only its journal has is opened once more, although it has ended.
         if active_run is None or active_run.runner is not None or self._store.lags(run_id):
@@ -225,7 +216,6 @@ class Pool:
         return run_engine.Standing(status=states.RunState.PENDING, reason=obstacle.reason, holder=obstacle.holder)
 
     def waits(self, run_id: str) -> Sequence[open_steps.StepWait] | None:
-        """Return what the open steps of a loaded or evicted run wait for."""
         active_run = self._active.active_runs.get(run_id)
         holder = None if active_run is None else active_run.runner or active_run.evicted
         return None if holder is None else holder.waits()
@@ -271,7 +261,6 @@ class Pool:
                 await self.changed(run_id, number)
 
     async def left(self, run_id: str) -> views.RunView | None:
-        """Wait until a queued or loaded run has left, and return its last view; None if it was not loaded."""
         active_run = self._active.active_runs.get(run_id)
         if active_run is None:
             return None
@@ -279,7 +268,6 @@ class Pool:
         return active_run.last
 
     def status(self) -> run_engine.EngineStatus:
-        """Return the load of the pool."""
         capacity, visible = self._active.capacity, len(self._active.active_runs) - len(self._active.internal)
         return run_engine.EngineStatus(
             running=capacity.in_use,

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class RunCommands:
-    """Carries out commands on runs; once begun, a command finishes even if its caller disconnects."""
+    """Carries out the orders of `run_engine.RunOrders`; once begun, one finishes even if its caller disconnects."""
 
     def __init__(
         self,
@@ -48,15 +48,12 @@ class RunCommands:
         self._later = aio.BackgroundTasks()
 
     async def cancel(self, run_id: str, author: Author | None = None) -> states.RunState:
-        """Cancel a run in any state."""
         return await self._carry_out(run_id, self._cancel(run_id, author))
 
     async def pause(self, run_id: str, author: Author | None = None, *, interrupt: bool = False) -> states.RunState:
-        """Stop a run at its next step boundary, or at once."""
         return await self._carry_out(run_id, self._pause(run_id, author, interrupt))
 
     async def unpause(self, run_id: str, author: Author | None = None) -> states.RunState:
-        """Continue a paused or parked run."""
         state = await self._carry_out(run_id, self._unpause(run_id, author, may_leave=True))
         if state is None:
             # It leaves first and re-enters the queue: continued from here, it would begin ahead of its turn.
@@ -66,21 +63,17 @@ class RunCommands:
         return state or states.RunState.RUNNING
 
     async def limit(self, run_id: str, limits: RunLimits, author: Author | None = None) -> None:
-        """Change the limits of an unfinished run."""
         await self._carry_out(run_id, self._limit(run_id, limits, author))
 
     async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
-        """Continue an ended run."""
         with errors.as_failed_write(_NOT_WRITTEN):
             await self._let_end(run_id)
         return await self._carry_out(run_id, self._resume_ended(run_id, how))
 
     async def mark(self, run_id: str, marks: run_engine.Marks, author: Author | None = None) -> runs.RunStart:
-        """Change a run's labels and its pin."""
         return await self._carry_out(run_id, self._mark(run_id, marks, author))
 
     async def reload(self, run_id: str) -> None:
-        """Load a queued or evicted run, because its folder was changed."""
         if (active_run := self._active.active_runs.get(run_id)) is not None and active_run.runner is None:
             await self._under_way.carry_out(self._reload(run_id), f"reload {run_id}")
 
