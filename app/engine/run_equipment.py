@@ -59,7 +59,7 @@ class Equipment:
     clock: clock.Clock  # The time.
     masker: plain.Masker  # Hides secrets before a value is encoded.
     probes: probes.Probes  # Named points for tests.
-    copies: Interner = field(default_factory=Interner)  # Frozen facts that runs share.
+    interner: Interner = field(default_factory=Interner)  # Frozen facts that runs share.
     sources: Mapping[str, ports.Source] = field(default_factory=dict)
     """Sources that supply values to inputs, by the names of the inputs."""
     looks: Mapping[str, ports.Source] = field(default_factory=dict)

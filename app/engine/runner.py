@@ -50,7 +50,7 @@ class Runner:
         changed: Callable[[], None],
         evicted: Evicted | None = None,
     ) -> None:
-        start = equipment.copies.shared(log.loaded.start)
+        start = equipment.interner.shared(log.loaded.start)
         equipment = equipment.hiding_for(driver, start.recipe)
         self.log = log
         self.capacity = capacity

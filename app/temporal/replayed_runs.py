@@ -147,7 +147,7 @@ async def replay_run(
         errors.NondeterminismFault, errors.DriverFault: the driver does not fit.
     """
     present = cast(stores.RunLog, _PresentLog(log))
-    start = equipment.copies.shared(log.loaded.start)
+    start = equipment.interner.shared(log.loaded.start)
     equipment = equipment.hiding_for(driver, start.recipe)
     context = driver_context.DriverContext(start, completion.noter(present), equipment.masker)
     exchanges = replay.Exchanges(start.begun_again) if start.begun_again else None

@@ -126,7 +126,7 @@ class Resting:
         *,
         taken: bool,
     ) -> evicted_runs.RestingRun:
-        start = self._equipment.copies.compact(loaded.start)
+        start = self._equipment.interner.compact(loaded.start)
         return evicted_runs.RestingRun(start=start, inputs=tuple(inputs), updated_at=updated_at, taken=taken)
 
     def _input(self, ask: driver_scheduler.Ask, attempt: int, asked_at: str) -> evicted_runs.RestingInput:

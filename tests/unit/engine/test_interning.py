@@ -18,9 +18,9 @@ def start(number: int, *keys: str, **facts: plain.Json) -> runs.RunStart:
 
 def test_runs_of_one_recipe_hold_it_once() -> None:
     """The second run has equal facts, and shares recipe and frozen fields with the first."""
-    copies = run_equipment.Interner()
-    first, second = copies.shared(start(1, "a", frozen={"b": [1]})), start(2, "a", frozen={"b": [1]})
-    shared = copies.shared(second)
+    interner = run_equipment.Interner()
+    first, second = interner.shared(start(1, "a", frozen={"b": [1]})), start(2, "a", frozen={"b": [1]})
+    shared = interner.shared(second)
 
     assert shared == second
     assert shared.recipe is first.recipe
@@ -29,10 +29,10 @@ def test_runs_of_one_recipe_hold_it_once() -> None:
 
 def test_different_recipes_are_not_shared() -> None:
     """Other recipes, other frozen fields and wrong hashes are not shared."""
-    copies = run_equipment.Interner()
-    first = copies.shared(start(1, "a", frozen={"agents": "old"}))
-    newer = copies.shared(start(2, "a", frozen={"agents": "new"}))
-    other = copies.shared(dataclasses.replace(start(3, "b"), recipe_sha256=first.recipe_sha256))
+    interner = run_equipment.Interner()
+    first = interner.shared(start(1, "a", frozen={"agents": "old"}))
+    newer = interner.shared(start(2, "a", frozen={"agents": "new"}))
+    other = interner.shared(dataclasses.replace(start(3, "b"), recipe_sha256=first.recipe_sha256))
 
     assert newer.frozen == {"agents": "new"}
     assert other.recipe == start(3, "b").recipe
@@ -40,10 +40,10 @@ def test_different_recipes_are_not_shared() -> None:
 
 def test_few_recipes_are_kept() -> None:
     """The recipe that was unused for longest is dropped first."""
-    copies = run_equipment.Interner(kept=2)
-    one, two = copies.shared(start(1, "one")), copies.shared(start(2, "two"))
-    copies.shared(start(3, "one"))
-    copies.shared(start(4, "three"))
+    interner = run_equipment.Interner(kept=2)
+    one, two = interner.shared(start(1, "one")), interner.shared(start(2, "two"))
+    interner.shared(start(3, "one"))
+    interner.shared(start(4, "three"))
 
-    assert copies.shared(start(5, "one")).recipe is one.recipe
-    assert copies.shared(start(6, "two")).recipe is not two.recipe
+    assert interner.shared(start(5, "one")).recipe is one.recipe
+    assert interner.shared(start(6, "two")).recipe is not two.recipe
