@@ -16,7 +16,7 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from app import errors, printable, settings
-from app.agents import degeneration, reply_forms
+from app.agents import reply_forms
 from app.agents.backends import Backends
 from app.agents.pricing import Pricing
 from app.agents.programs import continuations as conversations_of_programs
@@ -296,6 +296,9 @@ async def _result(
 async def _degenerate(
     reply: agent_ports.AgentReply, operation: operations.AgentCall, prompt: str, instructions: str | None
 ) -> records.StepError | None:
+    # Only runs that ask agents need it.
+    from app.agents import degeneration
+
     requested = degeneration.Asked(system=operation.system or "", prompt=prompt, instructions=instructions or "")
     # A long reply takes time, and would block the loop.
     found = await asyncio.to_thread(degeneration.find, reply.text, requested, cut_off=reply.finish is not None)

@@ -28,7 +28,6 @@ from app.services.plans import (
     reviews,
     run_outputs,
     scoping,
-    shared_planner,
 )
 
 if TYPE_CHECKING:
@@ -133,39 +132,33 @@ def _planner(
     inputs: plan_inputs.PlanInputs,
     plan_facts: facts.Facts,
 ) -> planner.Planner:
-    kind = shared_planner.SharedPlanner if engine.elsewhere else planner.Planner
+    kind = planner.Planner
+    commands = plan_commands.PlanCommands(repository=plan_repository, plan_runs=own_runs, inputs=inputs, engine=engine)
+    if engine.elsewhere:
+        # Only services with workers need it.
+        from app.services.plans import shared_planner
+
+        kind = shared_planner.SharedPlanner
+        commands = shared_planner.SharedCommands(
+            repository=plan_repository,
+            plan_runs=own_runs,
+            inputs=inputs,
+            engine=cast(shared_planner.SharedEngine, engine),
+            store=store,
+            clock=platform.clock,
+        )
     session_planner = kind(
         repository=plan_repository,
         plan_runs=own_runs,
         inputs=inputs,
-        commands=_commands(store, engine, platform, plan_repository, own_runs, inputs),
+        commands=commands,
         facts=plan_facts,
         runs=use_cases,
         clock=platform.clock,
     )
     if engine.elsewhere:
-        cast(shared_planner.SharedEngine, engine).rest_listeners.append(session_planner.note)
+        cast("shared_planner.SharedEngine", engine).rest_listeners.append(session_planner.note)
     return session_planner
-
-
-def _commands(
-    store: Store,
-    engine: run_engine.RunEngine,
-    platform: Platform,
-    plan_repository: repository.PlanRepository,
-    own_runs: plan_runs.PlanRuns,
-    inputs: plan_inputs.PlanInputs,
-) -> plan_commands.PlanCommands:
-    if not engine.elsewhere:
-        return plan_commands.PlanCommands(repository=plan_repository, plan_runs=own_runs, inputs=inputs, engine=engine)
-    return shared_planner.SharedCommands(
-        repository=plan_repository,
-        plan_runs=own_runs,
-        inputs=inputs,
-        engine=cast(shared_planner.SharedEngine, engine),
-        store=store,
-        clock=platform.clock,
-    )
 
 
 def _performer(
