@@ -41,22 +41,22 @@ _SWITCH_SECONDS = 0.001
 """Seconds after which a computing thread lets the event loop continue."""
 
 
-def create_app(chosen: settings.Settings, platform: bootstrap.Platform | None = None) -> gateway.Gateway:
+def create_app(config: settings.Settings, platform: bootstrap.Platform | None = None) -> gateway.Gateway:
     """Return the application for any ASGI server; its lifespan is that of the service."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: gateway.Gateway) -> AsyncIterator[None]:
-        address = _address(chosen.server.host, chosen.server.port)
-        async with _following(ring), _started(app, chosen, address, platform) as start:
+        address = _address(config.server.host, config.server.port)
+        async with _following(ring), _started(app, config, address, platform) as start:
             yield
             _release(start)
 
-    ring = _key_ring(chosen)
-    return service.create(chosen.server, lifespan, pages.Pages(), ring)
+    ring = _key_ring(config)
+    return service.create(config.server, lifespan, pages.Pages(), ring)
 
 
 def serve(
-    chosen: settings.Settings,
+    config: settings.Settings,
     announce: Callable[[str], None],
     platform: bootstrap.Platform | None = None,
     ready: Callable[[str], None] | None = None,
@@ -71,30 +71,30 @@ def serve(
     Raises:
         errors.ConfigurationError: the address cannot be listened on, or the data directory cannot be used.
     """
-    telemetry.write_logs(chosen.telemetry.log_level, sys.stderr)
-    bootstrap.conceal(chosen)
+    telemetry.write_logs(config.telemetry.log_level, sys.stderr)
+    bootstrap.conceal(config)
     # The settings contain it by now, and no started program needs it.
     os.environ.pop(f"{settings.PREFIX}API_TOKEN", None)
     sys.setswitchinterval(_SWITCH_SECONDS)
-    with _listening(chosen) as listener:
-        return interruption.run(_serve(chosen, listener, announce, platform, ready), uvloop.new_event_loop)
+    with _listening(config) as listener:
+        return interruption.run(_serve(config, listener, announce, platform, ready), uvloop.new_event_loop)
 
 
 async def _serve(
-    chosen: settings.Settings,
+    config: settings.Settings,
     listener: socket.socket,
     announce: Callable[[str], None],
     platform: bootstrap.Platform | None,
     ready: Callable[[str], None] | None,
 ) -> int:
-    address = _address(chosen.server.host, listener.getsockname()[1])
-    ring = _key_ring(chosen)
-    app = service.create(chosen.server, None, pages.Pages(), ring)
-    server = _Server(configuration(app, chosen.server), lambda: _announce(chosen, address, listener, announce))
-    async with _following(ring), _started(app, chosen, address, platform) as start:
+    address = _address(config.server.host, listener.getsockname()[1])
+    ring = _key_ring(config)
+    app = service.create(config.server, None, pages.Pages(), ring)
+    server = _Server(configuration(app, config.server), lambda: _announce(config, address, listener, announce))
+    async with _following(ring), _started(app, config, address, platform) as start:
         signals = stop_signals.StopSignals(lambda hurried: _stop(start, server, hurried))
-        built = functools.partial(ready, _first_page(chosen.server, listener)) if ready else None
-        attending = asyncio.create_task(_attend(app, start, server, announce, chosen.telemetry.log_level, built))
+        built = functools.partial(ready, _first_page(config.server, listener)) if ready else None
+        attending = asyncio.create_task(_attend(app, start, server, announce, config.telemetry.log_level, built))
         try:
             with signals.caught():
                 await server.serve(sockets=[listener])
@@ -107,15 +107,15 @@ async def _serve(
 
 
 def _started(
-    app: gateway.Gateway, chosen: settings.Settings, address: str, platform: bootstrap.Platform | None = None
+    app: gateway.Gateway, config: settings.Settings, address: str, platform: bootstrap.Platform | None = None
 ) -> bootstrap.ServiceStart:
     def opened(application: bootstrap.Application) -> None:
         app.state.key_ring.common = application.store.common
         app.state.key_ring.reload()
-        app.state.services = _services(application, chosen.server, app.state.key_ring)
+        app.state.services = _services(application, config.server, app.state.key_ring)
 
     mode = bootstrap.OpenMode(address=address)
-    start = bootstrap.ServiceStart(lambda: bootstrap.build(chosen, mode, platform), opened, clock.SystemClock())
+    start = bootstrap.ServiceStart(lambda: bootstrap.build(config, mode, platform), opened, clock.SystemClock())
     app.state.why_starting = start.refusal
     return start
 
@@ -191,11 +191,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _key_ring(chosen: settings.Settings) -> key_files.KeyRing:
-    folder = layout.common_folder(chosen.project.data_directory, chosen.project.store_url)
+def _key_ring(config: settings.Settings) -> key_files.KeyRing:
+    folder = layout.common_folder(config.project.data_directory, config.project.store_url)
     ring = key_files.KeyRing(folder, clock.SystemClock())
     ring.check()
-    if ring.is_locked and chosen.server.token is None and not ring.is_administered():
+    if ring.is_locked and config.server.token is None and not ring.is_administered():
         act = "add one with `control-room keys add NAME --role admin` in the project's folder"
         _LOG.warning("no key can manage keys, so that only commands on this machine can: %s", act)
     return ring
@@ -283,14 +283,14 @@ def _web_socket(*given: Any, **named: Any) -> asyncio.Protocol:
 
 
 def _announce(
-    chosen: settings.Settings, address: str, listener: socket.socket, announce: Callable[[str], None]
+    config: settings.Settings, address: str, listener: socket.socket, announce: Callable[[str], None]
 ) -> None:
     announce(f"Control Room {__version__} listens on {address}")
-    announce(f"project: {chosen.project.project.resolve()}")
-    announce(f"data: {chosen.project.data_directory.resolve()}")
-    announce(f"web UI: {_first_page(chosen.server, listener)}")
+    announce(f"project: {config.project.project.resolve()}")
+    announce(f"data: {config.project.data_directory.resolve()}")
+    announce(f"web UI: {_first_page(config.server, listener)}")
     announce(f"process: {os.getpid()}")
-    if bootstrap.speak_locally(chosen):
+    if bootstrap.speak_locally(config):
         announce(
             "agents speak through a small local model, which only shows the machinery; for real work, choose a backend:"
             ' {"default_backend": "claude-code"} in agents.json of the data folder'
@@ -298,14 +298,14 @@ def _announce(
 
 
 @contextlib.contextmanager
-def _listening(chosen: settings.Settings) -> Iterator[socket.socket]:
-    server = chosen.server
+def _listening(config: settings.Settings) -> Iterator[socket.socket]:
+    server = config.server
     try:
         listener = _bound(server.host, server.port)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             # Most likely it is this project's own service, which is running or still stopping.
-            folder = chosen.project.data_directory
+            folder = config.project.data_directory
             found = data_directory.DataDirectory(folder, clock=clock.SystemClock(), ids=clock.RandomIds())
             found.refuse_second_service()
         raise unavailable(server.host, server.port, error) from error

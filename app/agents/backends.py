@@ -39,10 +39,10 @@ class BackendType:
 class Backends:
     """The configured backends, each created at its first use."""
 
-    def __init__(self, configs: Mapping[str, BackendConfig], surroundings: BackendContext) -> None:
+    def __init__(self, configs: Mapping[str, BackendConfig], context: BackendContext) -> None:
         self._configs = configs
-        self._limits = rate_limits.RateLimits(configs, surroundings.clock, surroundings.pauses, surroundings.rates)
-        self._surroundings = dataclasses.replace(surroundings, get=self.get, limited=self._limited)
+        self._limits = rate_limits.RateLimits(configs, context.clock, context.pauses, context.rates)
+        self._context = dataclasses.replace(context, get=self.get, limited=self._limited)
         self._made: dict[str, agent_ports.AgentBackend] = {}
         self._limits.reload()
 
@@ -56,7 +56,7 @@ class Backends:
         # Created at first use: a service does not load a backend that none of its runs uses.
         if name not in self._made:
             config = self._config(name)
-            self._made[name] = type_of(config.type).make(config, self._surroundings)
+            self._made[name] = type_of(config.type).make(config, self._context)
         return self._made[name]
 
     @property
@@ -103,7 +103,7 @@ class Backends:
 
     def check(self) -> list[tuple[str, str]]:
         """Return the name of each backend that cannot work here, and the reason, without starting a process."""
-        lacks = [(name, _lack(config, self._surroundings)) for name, config in sorted(self._configs.items())]
+        lacks = [(name, _lack(config, self._context)) for name, config in sorted(self._configs.items())]
         return [(name, lack) for name, lack in lacks if lack is not None]
 
     def lack(
@@ -119,7 +119,7 @@ class Backends:
         config = self._configs.get(name)
         if config is None:
             return printable.sentence(f"There is no backend {name!r:.80}; {nearest(name, sorted(self._configs))}")
-        lack = None if elsewhere else _lack(config, self._surroundings)
+        lack = None if elsewhere else _lack(config, self._context)
         if lack is None and continues:
             lack = TYPES[config.type].forgets(config)
         is_unnamed = model in TIERS and TYPES[config.type].is_service and model not in models({name: config})[name]
@@ -176,9 +176,9 @@ def models(configs: Mapping[str, BackendConfig]) -> dict[str, dict[str, str]]:
     }
 
 
-def _lack(config: BackendConfig, surroundings: BackendContext) -> str | None:
+def _lack(config: BackendConfig, context: BackendContext) -> str | None:
     try:
-        return type_of(config.type).lacks(config, surroundings)
+        return type_of(config.type).lacks(config, context)
     except errors.ConfigurationError as error:
         return error.message
 
@@ -198,17 +198,17 @@ def _local_lacks(_: BackendConfig, __: BackendContext) -> str | None:
     return local.lacks()
 
 
-def _scripted(config: BackendConfig, surroundings: BackendContext) -> agent_ports.AgentBackend:
+def _scripted(config: BackendConfig, context: BackendContext) -> agent_ports.AgentBackend:
     from app.agents import scripted
 
     if config.record is not None:
         recording = config.record
         return scripted.RecordingBackend(
-            config.name, scripted.Script(recording.file, recorded=True), lambda: surroundings.get(recording.backend)
+            config.name, scripted.Script(recording.file, recorded=True), lambda: context.get(recording.backend)
         )
     if config.file is None:
         raise errors.ConfigurationError(f"The backend {config.name} is scripted and names no file.")
-    return scripted.ScriptedBackend(config.name, scripted.Script(config.file), surroundings.clock, config.models)
+    return scripted.ScriptedBackend(config.name, scripted.Script(config.file), context.clock, config.models)
 
 
 def _model_forgets(config: BackendConfig) -> str | None:

@@ -31,7 +31,7 @@ class Catalogued:
 
 
 def catalogue_of(
-    chosen: settings.Settings,
+    config: settings.Settings,
     people: configuration.Roster,
     time: clock.Clock,
     dialects: Mapping[str, ports.Dialect],
@@ -43,7 +43,7 @@ def catalogue_of(
     Args:
         elsewhere: Whether other machines perform the steps, so that programs that are missing here do not prevent runs.
     """
-    project = chosen.project
+    project = config.project
 
     def route(text: str) -> routing.RoutingResult:
         from app.services import routing
@@ -58,7 +58,7 @@ def catalogue_of(
         prompt_folders=prompt_folders(project),
         clock=time,
     )
-    unused = unused_backends(chosen, people)
+    unused = unused_backends(config, people)
     catalogue = recipes.Catalogue(
         layers=recipe_layers(resources.bundled("recipes"), project.data_directory, dialects),
         dialects=dialects,
@@ -108,15 +108,15 @@ def prompt_folders(project: settings.ProjectSettings) -> tuple[Path, ...]:
     return prompts.layers(resources.bundled("recipes"), project.home, project.data_directory)
 
 
-def unused_backends(chosen: settings.Settings, people: configuration.Roster) -> backends.Backends:
+def unused_backends(config: settings.Settings, people: configuration.Roster) -> backends.Backends:
     """Return backends that can be examined; none is started or changed."""
-    running = supervisor.Supervisor(chosen.project.data_directory / "processes", clock.RandomIds(), os.environ)
-    around = surroundings_of(chosen, clock.SystemClock(), running, agent_sessions.MemoryAgentSessions())
-    return backends.Backends(people.backends, around)
+    running = supervisor.Supervisor(config.project.data_directory / "processes", clock.RandomIds(), os.environ)
+    context = backend_context_of(config, clock.SystemClock(), running, agent_sessions.MemoryAgentSessions())
+    return backends.Backends(people.backends, context)
 
 
-def surroundings_of(
-    chosen: settings.Settings,
+def backend_context_of(
+    config: settings.Settings,
     time: clock.Clock,
     running: supervisor.Supervisor,
     sessions: agent_sessions.StoredAgentSessions,
@@ -127,6 +127,6 @@ def surroundings_of(
         supervisor=running,
         sessions=sessions,
         environ=os.environ,
-        secrets=chosen.processes.agent_secrets,
+        secrets=config.processes.agent_secrets,
         home=settings.user_home(),
     )

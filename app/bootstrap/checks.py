@@ -22,102 +22,102 @@ from app.storage.disk import disk_health, os_disk
 from app.storage.objects import mark
 
 
-def examine(chosen: settings.Settings) -> list[settings.Remark]:
+def examine(config: settings.Settings) -> list[settings.Remark]:
     """Return errors and warnings about agents, prompts and recipes, without starting or changing anything."""
-    people = roster_of(chosen)
-    definitions = definitions_of(chosen, people, real_platform({}))
+    people = roster_of(config)
+    definitions = definitions_of(config, people, real_platform({}))
     broken = [(file, flaw) for file in people.broken for flaw in file.flaws]
     remarks = [_remark(file.path, flaw, fatal=not file.foreign) for file, flaw in broken]
-    remarks += [_remark(fault.file, fault.flaw) for fault in prompts.load(prompt_folders(chosen.project)).flaws]
+    remarks += [_remark(fault.file, fault.flaw) for fault in prompts.load(prompt_folders(config.project)).flaws]
     remarks += [_remark(entry.path, flaw) for entry in definitions.catalogue.all() for flaw in entry.flaws]
-    remarks += _lack_of_containment(chosen) + _lack_of_a_folder(chosen.project.data_directory)
-    remarks += _faults_of_files(chosen, definitions)
+    remarks += _lack_of_containment(config) + _lack_of_a_folder(config.project.data_directory)
+    remarks += _faults_of_files(config, definitions)
     speaking = {agent.backend for agent in people.agents}
     # Backends that no agent uses may lack anything.
-    lacking = [(name, lack) for name, lack in unused_backends(chosen, people).check() if name in speaking]
+    lacking = [(name, lack) for name, lack in unused_backends(config, people).check() if name in speaking]
     return remarks + [settings.Remark(setting=f"backend {name}", message=lack, fatal=False) for name, lack in lacking]
 
 
-def examine_agents(chosen: settings.Settings) -> list[dict[str, Any]]:
+def examine_agents(config: settings.Settings) -> list[dict[str, Any]]:
     """Return the agents, each with the reason why it does not work here in `problem`; none is started.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
     """
-    people = sound_roster(chosen)
-    unused = unused_backends(chosen, people)
+    people = sound_roster(config)
+    unused = unused_backends(config, people)
     asked = {agent.id: (agent.backend, agent.model or library.USUAL_MODEL) for agent in people.agents}
     lacking = {each: unused.lack(each[0], model=each[1]) for each in {*asked.values()}}
     return [agent.to_json() | {"problem": lacking[asked[agent.id]]} for agent in people.agents]
 
 
-def outdated_service(chosen: settings.Settings) -> str | None:
+def outdated_service(config: settings.Settings) -> str | None:
     """Return the remark that the project's service has not read the last change of `agents.json`; None if it has."""
     with contextlib.suppress(OSError, ValueError, errors.ConfigurationError):
-        service = directory_of(chosen.project, real_platform({})).service() or {}
-        changed = (chosen.project.data_directory / "agents.json").stat().st_mtime
+        service = directory_of(config.project, real_platform({})).service() or {}
+        changed = (config.project.data_directory / "agents.json").stat().st_mtime
         if service.get("url") and service["since"] and changed > clock.instant(service["since"]).timestamp():
             return f"the service at {service['url']} reads agents.json only when it starts: restart it for the changes"
     return None
 
 
-def examine_backends(chosen: settings.Settings) -> list[dict[str, Any]]:
+def examine_backends(config: settings.Settings) -> list[dict[str, Any]]:
     """Return the backends, each with its type, and the reason why it does not work here in `problem`; none is started.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
     """
-    people = sound_roster(chosen)
-    lacking = dict(unused_backends(chosen, people).check())
+    people = sound_roster(config)
+    lacking = dict(unused_backends(config, people).check())
     return [
-        {"name": name, "type": config.type, "problem": lacking.get(name)}
-        for name, config in sorted(people.backends.items())
+        {"name": name, "type": backend.type, "problem": lacking.get(name)}
+        for name, backend in sorted(people.backends.items())
     ]
 
 
-def agents(chosen: settings.Settings) -> list[str]:
+def agents(config: settings.Settings) -> list[str]:
     """Return the ids of all agents.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
     """
-    return [agent.id for agent in sound_roster(chosen).agents]
+    return [agent.id for agent in sound_roster(config).agents]
 
 
-def backend_names(chosen: settings.Settings) -> list[str]:
+def backend_names(config: settings.Settings) -> list[str]:
     """Return the names of all backends.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
     """
-    return sorted(sound_roster(chosen).backends)
+    return sorted(sound_roster(config).backends)
 
 
-def default_backend(chosen: settings.Settings) -> str | None:
+def default_backend(config: settings.Settings) -> str | None:
     """Return the backend that the project uses by default; None if it sets none.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
     """
-    return sound_roster(chosen).default_backend
+    return sound_roster(config).default_backend
 
 
-def speak_locally(chosen: settings.Settings) -> bool:
+def speak_locally(config: settings.Settings) -> bool:
     """Return whether all agents of the project use the local model."""
-    people = roster_of(chosen)
+    people = roster_of(config)
     kinds = {people.backends[agent.backend].type for agent in people.agents if agent.backend in people.backends}
     return kinds == {"local"}
 
 
-def examine_backend(chosen: settings.Settings, name: str) -> str | None:
+def examine_backend(config: settings.Settings, name: str) -> str | None:
     """Return the reason why a backend does not work here, None if it works; it is not started.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
     """
-    people = roster_of(chosen)
+    people = roster_of(config)
     refuse_broken(people)
-    unused = unused_backends(chosen, people)
+    unused = unused_backends(config, people)
     try:
         unused.get(name)
     except (errors.AgentFailed, errors.ConfigurationError) as error:
@@ -125,9 +125,9 @@ def examine_backend(chosen: settings.Settings, name: str) -> str | None:
     return dict(unused.check()).get(name)
 
 
-def _faults_of_files(chosen: settings.Settings, definitions: Definitions) -> list[settings.Remark]:
+def _faults_of_files(config: settings.Settings, definitions: Definitions) -> list[settings.Remark]:
     """Return the files of the data directory that a start would refuse, or whose content it would not use."""
-    project, platform = chosen.project, real_platform({})
+    project, platform = config.project, real_platform({})
     directory = directory_of(project, platform)
     ring = keys.KeyRing(layout.common_folder(project.data_directory, project.store_url), platform.clock)
     remarks = []
@@ -168,8 +168,8 @@ def _lack_of_a_folder(data_directory: Path) -> list[settings.Remark]:
     return [settings.Remark(setting=f"{settings.PREFIX}DATA_DIRECTORY", message=f"{there} {problem}", fatal=True)]
 
 
-def _lack_of_containment(chosen: settings.Settings) -> list[settings.Remark]:
-    wanted = chosen.processes.containment
+def _lack_of_containment(config: settings.Settings) -> list[settings.Remark]:
+    wanted = config.processes.containment
     found = containment.examine(wanted)
     if found.containment != "guard" or wanted == "guard":
         return []

@@ -18,7 +18,7 @@ from app import settings, telemetry
 from app.agents import backends, configuration
 from app.agents import performer as agent_performer
 from app.bootstrap import leading, spending, temporal
-from app.bootstrap.catalogue import surroundings_of
+from app.bootstrap.catalogue import backend_context_of
 from app.bootstrap.definitions import Definitions, definitions_of
 from app.bootstrap.engines import Engine, EngineParts, Store, workspace_lock
 from app.bootstrap.plans import PlanPerformers, planning_of
@@ -101,48 +101,48 @@ _READ_WRITE = OpenMode()
 
 @asynccontextmanager
 async def build(
-    chosen: settings.Settings, mode: OpenMode = _READ_WRITE, platform: Platform | None = None
+    config: settings.Settings, mode: OpenMode = _READ_WRITE, platform: Platform | None = None
 ) -> AsyncIterator[Application]:
     """Build the application of a project, and close its parts in reverse order.
 
     Raises:
         errors.ConfigurationError: `agents.json` or the data directory cannot be used.
     """
-    chosen = engine_of(chosen, mode)
-    platform = await temporal.connected(platform or real_platform(os.environ), chosen, mode)
-    agents = roster_of(chosen)
+    config = engine_of(config, mode)
+    platform = await temporal.connected(platform or real_platform(os.environ), config, mode)
+    agents = roster_of(config)
     if not mode.look_only:
         refuse_broken(agents)
-    definitions = definitions_of(chosen, agents, platform)
+    definitions = definitions_of(config, agents, platform)
     async with AsyncExitStack() as closing:
         # Closed in reverse order: planner, engine, backends, processes, and the store last. Its lock keeps other
         # services out until no part of this one works any more.
-        store = await _store(closing, chosen, mode, platform, definitions)
-        spending.share(definitions.terms, chosen.project, store)
-        processes = await _supervisor(closing, chosen, agents, mode, platform)
-        sessions = _agent_sessions(closing, chosen, mode, store)
-        around = surroundings_of(chosen, platform.clock, processes, sessions)
-        pauses = spending.pauses_of(chosen.project, store, platform)
-        around = dataclasses.replace(around, pauses=pauses, rates=store.shared_rates)
-        agent_backends = backends.Backends(agents.backends, around)
+        store = await _store(closing, config, mode, platform, definitions)
+        spending.share(definitions.terms, config.project, store)
+        processes = await _supervisor(closing, config, agents, mode, platform)
+        sessions = _agent_sessions(closing, config, mode, store)
+        context = backend_context_of(config, platform.clock, processes, sessions)
+        pauses = spending.pauses_of(config.project, store, platform)
+        context = dataclasses.replace(context, pauses=pauses, rates=store.shared_rates)
+        agent_backends = backends.Backends(agents.backends, context)
         closing.push_async_callback(agent_backends.close)
         claims = conversation_claims.ConversationClaims(sessions, store, platform.drivers)
-        roots = [chosen.project.project, *chosen.project.allowed_roots]
+        roots = [config.project.project, *config.project.allowed_roots]
         workspaces = tool_workspaces.Workspaces(roots, definitions.workspaces.reserved)
         performer = agent_performer.AgentPerformer(agent_backends, claims, workspaces.check, definitions.terms.pricing)
-        equipment = _equipment(chosen, agents, platform, workspaces, definitions, performer, processes, store)
+        equipment = _equipment(config, agents, platform, workspaces, definitions, performer, processes, store)
         equipment = dataclasses.replace(
             equipment,
             spending=spending.ledger_of(store, definitions.terms.pricing, platform.clock),
             services=agent_backends.services,
             capabilities=functools.partial(_capabilities, agent_backends),
         )
-        application = _application(chosen, platform, definitions, equipment, store, claims, sessions, processes)
+        application = _application(config, platform, definitions, equipment, store, claims, sessions, processes)
         closing.push_async_callback(application.engine.stop)
         serves = mode.address is not None
         # Before the engine starts: a recovered run must not spend amounts that its budget does not have any more.
         await spending.put_in_force(application.budgets, definitions.terms)
-        application.engine.start(recover=serves, lock=workspace_lock(chosen.project.data_directory) if serves else None)
+        application.engine.start(recover=serves, lock=workspace_lock(config.project.data_directory) if serves else None)
         if mode.alone or serves or mode.works:
             closing.push_async_callback(application.planner.stop)
             application.planner.start(recover=serves)
@@ -150,8 +150,8 @@ async def build(
             spending.follow(application.budgets, closing, sends_on=serves)
         if serves:
             leading.lead(store, application.unattended, closing)
-        if serves and chosen.project.keep_conversations_days:
-            age = timedelta(days=chosen.project.keep_conversations_days)
+        if serves and config.project.keep_conversations_days:
+            age = timedelta(days=config.project.keep_conversations_days)
             sweeping = asyncio.create_task(conversation_retention.sweep(sessions, store, platform.clock.now() - age))
             closing.push_async_callback(aio.end, sweeping)
         yield application
@@ -170,27 +170,27 @@ def prepare_project(project: settings.ProjectSettings) -> Path:
     return project.data_directory.resolve()
 
 
-async def rebuild_index(chosen: settings.Settings) -> dict[str, Any]:
+async def rebuild_index(config: settings.Settings) -> dict[str, Any]:
     """Rebuild the index from the run folders.
 
     Raises:
         errors.ConfigurationError: a service holds the data directory, or it cannot be used.
     """
-    async with build(chosen, OpenMode(alone=True)) as application:
+    async with build(config, OpenMode(alone=True)) as application:
         return await application.store.rebuild_index()
 
 
 async def _store(
-    closing: AsyncExitStack, chosen: settings.Settings, mode: OpenMode, platform: Platform, definitions: Definitions
+    closing: AsyncExitStack, config: settings.Settings, mode: OpenMode, platform: Platform, definitions: Definitions
 ) -> Store:
     adopter = adoption.Adopter(
         catalogue=definitions.catalogue,
         workspaces=definitions.workspaces,
         clock=platform.clock,
     )
-    directory = directory_of(chosen.project, platform)
+    directory = directory_of(config.project, platform)
     # A process that only looks must not create anything.
-    if mode.is_storeless or (mode.look_only and not (directory.is_used or chosen.project.store_url)):
+    if mode.is_storeless or (mode.look_only and not (directory.is_used or config.project.store_url)):
         empty = memory_store.MemoryStore(clock=platform.clock)
         await closing.enter_async_context(empty)
         return empty
@@ -201,17 +201,17 @@ async def _store(
         closing.callback(lock.release)
         if mode.address is not None:
             lock.announce(mode.address)
-    embedded = mode.alone or (mode.address is not None and chosen.engine.engine == "embedded")
+    embedded = mode.alone or (mode.address is not None and config.engine.engine == "embedded")
     # Two engines over one folder would execute its runs twice.
     if embedded or mode.works or mode.address is not None:
         closing.callback(directory.lock_engine(shared=not embedded).release)
-    shared = chosen.engine.engine == "temporal" and (mode.look_only or mode.works or mode.address is not None)
-    store = store_of(chosen.project, directory, platform, adopter.adopt, looks_only=mode.look_only, shared=shared)
+    shared = config.engine.engine == "temporal" and (mode.look_only or mode.works or mode.address is not None)
+    store = store_of(config.project, directory, platform, adopter.adopt, looks_only=mode.look_only, shared=shared)
     closing.push_async_callback(store.close)
     try:
-        await store.start(serve=mode.address is not None and chosen.engine.engine == "embedded")
+        await store.start(serve=mode.address is not None and config.engine.engine == "embedded")
     except OSError as error:
-        raise disk_health.unusable(chosen.project.data_directory, error) from error
+        raise disk_health.unusable(config.project.data_directory, error) from error
     await temporal.check_clock(store)
     if platform.check_store is not None:
         await platform.check_store(store)
@@ -219,13 +219,13 @@ async def _store(
 
 
 async def _supervisor(
-    closing: AsyncExitStack, chosen: settings.Settings, agents: configuration.Roster, mode: OpenMode, platform: Platform
+    closing: AsyncExitStack, config: settings.Settings, agents: configuration.Roster, mode: OpenMode, platform: Platform
 ) -> supervisor.Supervisor:
     usual_files = closing.enter_context(environments.raised_descriptor_limit()) if mode.address is not None else None
-    folder = chosen.project.data_directory / "processes"
-    patterns = secret_patterns(chosen, agents)
+    folder = config.project.data_directory / "processes"
+    patterns = secret_patterns(config, agents)
     processes = supervisor.Supervisor(
-        folder, platform.ids, os.environ, usual_files, chosen.processes.containment, patterns
+        folder, platform.ids, os.environ, usual_files, config.processes.containment, patterns
     )
     closing.push_async_callback(processes.close)
     if not mode.look_only:
@@ -235,17 +235,17 @@ async def _supervisor(
 
 
 def _agent_sessions(
-    closing: AsyncExitStack, chosen: settings.Settings, mode: OpenMode, store: Store
+    closing: AsyncExitStack, config: settings.Settings, mode: OpenMode, store: Store
 ) -> agent_sessions.StoredAgentSessions:
     if mode.look_only:
         return agent_sessions.MemoryAgentSessions()
-    sessions = sessions_of(chosen.project, store)
+    sessions = sessions_of(config.project, store)
     closing.callback(sessions.close)
     return sessions
 
 
 def _equipment(
-    chosen: settings.Settings,
+    config: settings.Settings,
     agents: configuration.Roster,
     platform: Platform,
     workspaces: tool_workspaces.Workspaces,
@@ -254,7 +254,7 @@ def _equipment(
     processes: supervisor.Supervisor,
     store: Store,
 ) -> run_equipment.Equipment:
-    project = chosen.project
+    project = config.project
     performers: dict[str, ports.Performer] = {
         operations.ToolCall.kind: tool_performer.ToolPerformer(definitions.registry, workspaces),
         operations.AgentCall.kind: performer,
@@ -263,7 +263,7 @@ def _equipment(
             workspaces,
             os.environ,
             lambda program: backends.withheld_from(program, keys_of(agents)),
-            chosen.processes.idle_seconds or None,
+            config.processes.idle_seconds or None,
         ),
         operations.Check.kind: checks.CheckPerformer(workspaces),
         operations.CheckEvidence.kind: checks.EvidencePerformer(workspaces, store.prove_receipt),
@@ -282,7 +282,7 @@ def _equipment(
     return run_equipment.Equipment(
         performers=performers,
         clock=platform.clock,
-        masker=masker_of(chosen, agents, os.environ),
+        masker=masker_of(config, agents, os.environ),
         probes=platform.probes,
         environ=os.environ,
         folder_fault=workspaces.fault,
@@ -290,7 +290,7 @@ def _equipment(
 
 
 def _application(
-    chosen: settings.Settings,
+    config: settings.Settings,
     platform: Platform,
     definitions: Definitions,
     equipment: run_equipment.Equipment,
@@ -300,7 +300,7 @@ def _application(
     processes: supervisor.Supervisor,
 ) -> Application:
     metrics, run_listeners, planning = telemetry.Metrics(), runs.RunStartedListeners(), PlanPerformers()
-    engine = _engine(chosen, platform, equipment, store, metrics, lambda call: use_cases.start_child(call), planning)
+    engine = _engine(config, platform, equipment, store, metrics, lambda call: use_cases.start_child(call), planning)
     use_cases = runs.Runs(
         store=store,
         engine=engine,
@@ -311,15 +311,15 @@ def _application(
         started_listeners=run_listeners,
     )
 
-    unattended = unattended_of(chosen, use_cases, store, engine, definitions, platform, processes, planning, equipment)
+    unattended = unattended_of(config, use_cases, store, engine, definitions, platform, processes, planning, equipment)
     plans, planner = planning_of(use_cases, store, engine, definitions, platform, equipment.masker, planning)
     return Application(
         runs=use_cases,
         gates=gates_of(use_cases, store, engine, platform, equipment.masker),
         commands=processes,
-        explanations=explanations_of(chosen, platform, use_cases, store, engine, processes, equipment.masker),
-        budgets=spending.budgets_of(chosen.project, store, engine, platform, definitions.terms),
-        statistics=statistics_of(store, engine, platform.clock, chosen),
+        explanations=explanations_of(config, platform, use_cases, store, engine, processes, equipment.masker),
+        budgets=spending.budgets_of(config.project, store, engine, platform, definitions.terms),
+        statistics=statistics_of(store, engine, platform.clock, config),
         issues=issues_of(store, platform, equipment.masker),
         conversation_service=conversation_service_of(use_cases, store, sessions, definitions, run_listeners, platform),
         plans=plans,
@@ -334,7 +334,7 @@ def _application(
         metrics=metrics,
         masker=equipment.masker,
         maintenance=maintenance.Maintenance(store=store, engine=engine, forget=use_cases.forget),
-        keys=api_keys_of(chosen, store, platform),
+        keys=api_keys_of(config, store, platform),
         store=store,
         conversations=claims,
         engine=engine,
@@ -357,7 +357,7 @@ def _health(store: Store, engine: Engine, planner: planner.Planner, unattended: 
 
 
 def _engine(
-    chosen: settings.Settings,
+    config: settings.Settings,
     platform: Platform,
     equipment: run_equipment.Equipment,
     store: Store,
@@ -375,11 +375,11 @@ def _engine(
                     equipment,
                     performers=performers,
                     observe=metrics.step,
-                    stalled_after_seconds=chosen.pool.stalled_after_seconds,
-                    fair_label=chosen.pool.fair_label,
+                    stalled_after_seconds=config.pool.stalled_after_seconds,
+                    fair_label=config.pool.fair_label,
                 )
             ),
             start_child=start_child,
-            pool=chosen.pool,
+            pool=config.pool,
         )
     )

@@ -30,10 +30,10 @@ class Definitions:
     terms: spending.Terms  # Prices and policies of calls and runs.
 
 
-def definitions_of(chosen: settings.Settings, people: configuration.Roster, platform: Platform) -> Definitions:
+def definitions_of(config: settings.Settings, people: configuration.Roster, platform: Platform) -> Definitions:
     """Return the parts from which runs of a project are made."""
-    project = chosen.project
-    found = catalogue_of(chosen, people, platform.clock, platform.dialects, elsewhere=platform.elsewhere)
+    project = config.project
+    found = catalogue_of(config, people, platform.clock, platform.dialects, elsewhere=platform.elsewhere)
     allowed = workspaces.Workspaces(
         project=project.project, allowed_roots=project.allowed_roots, data_directory=project.data_directory
     )
@@ -45,7 +45,7 @@ def definitions_of(chosen: settings.Settings, people: configuration.Roster, plat
         clock=platform.clock,
         ids=platform.ids,
         rules=starting.StartRules(
-            max_depth=chosen.pool.max_depth,
+            max_depth=config.pool.max_depth,
             inline_recipes=project.inline_recipes,
             backends=tuple(sorted(people.backends)),
             runs_folder=project.data_directory.absolute() / "runs",

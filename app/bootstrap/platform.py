@@ -120,19 +120,19 @@ def store_of(
     return store
 
 
-def engine_of(chosen: settings.Settings, mode: OpenMode) -> settings.Settings:
+def engine_of(config: settings.Settings, mode: OpenMode) -> settings.Settings:
     """Return the settings with the engine that executes the runs of a store on Postgres, for a process that only looks.
 
     Processes that share the store keep the index there; the one of the data directory does not know what they perform.
     """
     if not (
-        mode.look_only and not mode.is_storeless and chosen.project.store_url and chosen.engine.engine == "embedded"
+        mode.look_only and not mode.is_storeless and config.project.store_url and config.engine.engine == "embedded"
     ):
-        return chosen
+        return config
     from app.storage.postgres import ownership
 
-    engine = "temporal" if ownership.is_shared(chosen.project.store_url) else "embedded"
-    return dataclasses.replace(chosen, engine=dataclasses.replace(chosen.engine, engine=engine))
+    engine = "temporal" if ownership.is_shared(config.project.store_url) else "embedded"
+    return dataclasses.replace(config, engine=dataclasses.replace(config.engine, engine=engine))
 
 
 def _store_of(

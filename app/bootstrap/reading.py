@@ -110,8 +110,8 @@ _DRIVERS = _Drivers()
 class Reading:
     """A project, as commands that only read use it; a part of `Application`."""
 
-    def __init__(self, chosen: settings.Settings, directory: data_directory.DataDirectory) -> None:
-        self._chosen = chosen
+    def __init__(self, config: settings.Settings, directory: data_directory.DataDirectory) -> None:
+        self._config = config
         self._directory = directory
         self._engine = cast("run_engine.RunEngine", _Idle(lambda: self.store))
         # Of runs that another process executes, the open steps are shown, too.
@@ -148,7 +148,7 @@ class Reading:
         from app.bootstrap import roster
         from app.services import gates
 
-        masker = roster.masker_of(self._chosen, roster.roster_of(self._chosen), os.environ)
+        masker = roster.masker_of(self._config, roster.roster_of(self._config), os.environ)
         return gates.Gates(
             store=self.store,
             engine=self._engine,
@@ -171,7 +171,7 @@ class Reading:
             drivers=_DRIVERS,
             view=self.runs.reader.view,
             clock=clock.SystemClock(),
-            masker=roster.masker_of(self._chosen, roster.roster_of(self._chosen), os.environ),
+            masker=roster.masker_of(self._config, roster.roster_of(self._config), os.environ),
             surroundings=explanations.Surroundings(
                 service=self._directory.service,
                 is_executed=self._directory.is_executed,
@@ -220,8 +220,8 @@ class Reading:
         from app.storage import keys as key_files
 
         time = clock.SystemClock()
-        ring = key_files.KeyRing(self._chosen.project.data_directory, time)
-        has_token = self._chosen.server.token is not None
+        ring = key_files.KeyRing(self._config.project.data_directory, time)
+        has_token = self._config.server.token is not None
         return keys.Keys(ring, self.store.audit, time, clock.RandomIds(), has_token=has_token)
 
     @cached_property
@@ -245,8 +245,8 @@ class Reading:
         from app.bootstrap import catalogue, roster
         from app.dialects import registry as dialects
 
-        people, time = roster.roster_of(self._chosen), clock.SystemClock()
-        return catalogue.catalogue_of(self._chosen, people, time, dialects.DIALECTS)
+        people, time = roster.roster_of(self._config), clock.SystemClock()
+        return catalogue.catalogue_of(self._config, people, time, dialects.DIALECTS)
 
     def _make_store(self, directory: data_directory.DataDirectory) -> disk_store.DiskStore:
         store_mark.refuse_database(directory)
@@ -259,7 +259,7 @@ class Reading:
             directory.index_file,
             clock=clock.SystemClock(),
             adopt=self._adopt,
-            blobs_url=self._chosen.project.blobs_url,
+            blobs_url=self._config.project.blobs_url,
         )
         # Commands that only read use no other methods of a store.
         return cast("disk_store.DiskStore", reads)
@@ -267,7 +267,7 @@ class Reading:
     async def _adopt(self, manifest: Mapping[str, plain.Json]) -> run_values.RunStart:
         from app.services import adoption, workspaces
 
-        project = self._chosen.project
+        project = self._config.project
         allowed = workspaces.Workspaces(
             project=project.project, allowed_roots=project.allowed_roots, data_directory=project.data_directory
         )
@@ -276,7 +276,7 @@ class Reading:
 
 
 @asynccontextmanager
-async def opened(chosen: settings.Settings, *, recipes_only: bool = False) -> AsyncIterator[Reading]:
+async def opened(config: settings.Settings, *, recipes_only: bool = False) -> AsyncIterator[Reading]:
     """Open a project for a command that only reads; a missing data directory is not created.
 
     Args:
@@ -286,8 +286,8 @@ async def opened(chosen: settings.Settings, *, recipes_only: bool = False) -> As
         errors.ConfigurationError: the data directory cannot be read, or is of a later version.
     """
     time, ids = clock.SystemClock(), clock.RandomIds()
-    directory = data_directory.DataDirectory(chosen.project.data_directory, clock=time, ids=ids)
-    project = Reading(chosen, directory)
+    directory = data_directory.DataDirectory(config.project.data_directory, clock=time, ids=ids)
+    project = Reading(config, directory)
     # Where the runs are in a database, `Reading.store` refuses commands that need them.
     if recipes_only or store_mark.read(directory) is not None:
         yield project

@@ -16,33 +16,33 @@ from app.processes import concealment
 from app.storage.disk import disk_health
 
 
-def roster_of(chosen: settings.Settings) -> configuration.Roster:
+def roster_of(config: settings.Settings) -> configuration.Roster:
     """Return the agents and backends of a project, including the files that cannot be used."""
-    found = roster.load(_files_of(chosen))
-    idle = chosen.processes.idle_seconds
+    found = roster.load(_files_of(config))
+    idle = config.processes.idle_seconds
     return dataclasses.replace(found, backends=backends.with_idle_seconds(found.backends, idle)) if idle else found
 
 
-def configured_backends(chosen: settings.Settings) -> frozenset[str]:
+def configured_backends(config: settings.Settings) -> frozenset[str]:
     """Return the names of the backends that a project configures or chooses as its default."""
-    bundled, *own = _files_of(chosen)
+    bundled, *own = _files_of(config)
     usual, found = roster.load([bundled]).backends, roster.load([bundled, *own])
-    configured = {name for name, config in found.backends.items() if usual.get(name) != config}
+    configured = {name for name, backend in found.backends.items() if usual.get(name) != backend}
     return frozenset(configured | ({found.default_backend} if found.default_backend else set()))
 
 
-def _files_of(chosen: settings.Settings) -> list[Path]:
-    own = chosen.project.data_directory / "agents.json"
-    return [resources.bundled("recipes", "agents.json"), chosen.project.project / agent_files.FOLDER, own]
+def _files_of(config: settings.Settings) -> list[Path]:
+    own = config.project.data_directory / "agents.json"
+    return [resources.bundled("recipes", "agents.json"), config.project.project / agent_files.FOLDER, own]
 
 
-def sound_roster(chosen: settings.Settings) -> configuration.Roster:
+def sound_roster(config: settings.Settings) -> configuration.Roster:
     """Return the agents and backends of a project.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
     """
-    people = roster_of(chosen)
+    people = roster_of(config)
     refuse_broken(people)
     return people
 
@@ -72,27 +72,27 @@ def keys_of(people: configuration.Roster) -> frozenset[str]:
     return people.secret_variables | backends.key_variables()
 
 
-def secret_patterns(chosen: settings.Settings, people: configuration.Roster) -> list[str]:
+def secret_patterns(config: settings.Settings, people: configuration.Roster) -> list[str]:
     """Return the names of the environment variables that contain secrets, as patterns."""
-    return [*chosen.telemetry.secret_names, *sorted(keys_of(people) | people.secret_patterns)]
+    return [*config.telemetry.secret_names, *sorted(keys_of(people) | people.secret_patterns)]
 
 
-def conceal(chosen: settings.Settings) -> None:
+def conceal(config: settings.Settings) -> None:
     """Hide the secrets of this process's environment from processes of the same user."""
-    people = roster_of(chosen)
+    people = roster_of(config)
     if people.broken:
         # Until the broken files can be read, any variable could be a secret of theirs.
         concealment.conceal(os.environ, frozenset(os.environ))
         return
     own = [settings.PREFIX + name for name in ("API_TOKEN", "DATABASE_URL", "STORE_URL")]
-    secret = secret_spellings.named(os.environ, [*secret_patterns(chosen, people), *own])
+    secret = secret_spellings.named(os.environ, [*secret_patterns(config, people), *own])
     concealment.conceal(os.environ, secret | secret_spellings.with_passwords(os.environ))
 
 
-def masker_of(chosen: settings.Settings, people: configuration.Roster, environ: Mapping[str, str]) -> plain.Masker:
+def masker_of(config: settings.Settings, people: configuration.Roster, environ: Mapping[str, str]) -> plain.Masker:
     """Return a masker of the secrets in the environment and in the settings."""
     named = secret_spellings.named(environ, keys_of(people) | people.secret_patterns)
-    found = {environ[name] for name in named} | secret_spellings.of_environment(environ, chosen.telemetry.secret_names)
-    found.add(chosen.server.token or "")
-    found |= {urlsplit(url or "").password or "" for url in (chosen.project.database_url, chosen.project.store_url)}
+    found = {environ[name] for name in named} | secret_spellings.of_environment(environ, config.telemetry.secret_names)
+    found.add(config.server.token or "")
+    found |= {urlsplit(url or "").password or "" for url in (config.project.database_url, config.project.store_url)}
     return plain.Masker(found - {""})

@@ -42,7 +42,7 @@ async def check_clock(store: Store) -> None:
         _log.warning("%s; timers and expiries of runs are off by that", message)
 
 
-async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMode) -> Platform:
+async def connected(platform: Platform, config: settings.Settings, mode: OpenMode) -> Platform:
     """Return the platform with the engine on Temporal, if the settings require it and the process executes runs.
 
     Raises:
@@ -52,9 +52,9 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
     The engine's creation raises `unknown_capability` or `capability_missing` if the worker cannot serve a required
     capability; the check of the store raises `workspaces_differ` if other workers place workspaces in another way.
     """
-    if chosen.engine.engine != "temporal" or not (mode.works or mode.address is not None):
+    if config.engine.engine != "temporal" or not (mode.works or mode.address is not None):
         return platform
-    project = chosen.project
+    project = config.project
     if project.store_url and project.database_url and project.database_url.startswith("sqlite"):
         # Otherwise each machine would only count its own runs.
         message = (
@@ -70,15 +70,15 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
             raise
         message = f"the engine on Temporal is not installed: {INSTALL}"
         raise errors.ConfigurationError(message, code="temporal_missing") from error
-    target = server.Target(address=chosen.engine.temporal, namespace=chosen.engine.temporal_namespace)
+    target = server.Target(address=config.engine.temporal, namespace=config.engine.temporal_namespace)
     client = await server.connect(target)
     placement, folder = None, ""
     if project.store_url:
         # Capabilities of a machine belong to all workers of its data directory.
         identity = directory_of(project, platform).prepare()
-        if chosen.engine.workspaces == "sticky":
+        if config.engine.workspaces == "sticky":
             placement = messages.Placement(
-                worker=identity, host=socket.gethostname(), gone_seconds=chosen.engine.worker_gone_seconds
+                worker=identity, host=socket.gethostname(), gone_seconds=config.engine.worker_gone_seconds
             )
         elif project.data is None:
             # Machines that share a folder may have separate data directories next to one another in it.
@@ -94,10 +94,10 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
             queue=messages.queue(parts.store.identity),
             placement=placement,
             folder=folder,
-            serves=_served(chosen, parts.equipment.capabilities()) if mode.works else frozenset(),
+            serves=_served(config, parts.equipment.capabilities()) if mode.works else frozenset(),
             services=parts.equipment.services,
-            steps=chosen.pool.max_running,
-            grace_seconds=chosen.pool.stop_grace_seconds,
+            steps=config.pool.max_running,
+            grace_seconds=config.pool.stop_grace_seconds,
         )
         if isinstance(parts.store, folder_store.FolderStore):
             parts.store.keep_lines(engine.KEPT_LINES)
@@ -120,9 +120,9 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
     return dataclasses.replace(platform, make_engine=make, elsewhere=True, check_store=check)
 
 
-def _served(chosen: settings.Settings, lacks: Mapping[str, str | None]) -> frozenset[str]:
-    if not (wanted := chosen.engine.serve):
-        configured = {capabilities.of_backend(name) for name in roster.configured_backends(chosen)}
+def _served(config: settings.Settings, lacks: Mapping[str, str | None]) -> frozenset[str]:
+    if not (wanted := config.engine.serve):
+        configured = {capabilities.of_backend(name) for name in roster.configured_backends(config)}
         for name, lack in lacks.items():
             if lack is not None:
                 # Of the bundled backends, most are not installed on a machine.

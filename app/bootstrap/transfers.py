@@ -22,7 +22,7 @@ _REFUSALS = (errors.NotFound, errors.Conflict, errors.JournalCorrupt, errors.Unr
 
 
 async def export_runs(
-    chosen: settings.Settings, run_ids: Collection[str], folder: Path
+    config: settings.Settings, run_ids: Collection[str], folder: Path
 ) -> Mapping[str, bool | Refusal]:
     """Copy runs from the store of a project to a folder, and return for each whether it was new, or its refusal.
 
@@ -32,15 +32,15 @@ async def export_runs(
     Raises:
         errors.ConfigurationError: the store is in use, or the folder cannot be written.
     """
-    refuse_same(chosen, folder)
-    async with _opened(chosen) as application:
+    refuse_same(config, folder)
+    async with _opened(config) as application:
         disk, runs = application.store.checked_disk, application.store.maintenance
         with _held(folder, make=True) as target:
             return await _each(run_ids or transfer.run_ids(disk), lambda run_id: runs.export(run_id, target))
 
 
 async def import_runs(
-    chosen: settings.Settings, run_ids: Collection[str], folder: Path
+    config: settings.Settings, run_ids: Collection[str], folder: Path
 ) -> Mapping[str, bool | Refusal]:
     """Copy runs from a folder to the store of a project, and return for each whether it was new, or its refusal.
 
@@ -50,11 +50,11 @@ async def import_runs(
     Raises:
         errors.ConfigurationError: the store or the folder is in use.
     """
-    refuse_same(chosen, folder)
+    refuse_same(config, folder)
     with _held(folder, make=False) as source:
         # Read before the store is opened, so that a folder without runs changes nothing.
         found = transfer.run_ids(source)
-        async with _opened(chosen) as application:
+        async with _opened(config) as application:
             runs = application.store.maintenance
             return await _each(run_ids or found, lambda run_id: runs.bring_in(run_id, source))
 
@@ -70,21 +70,21 @@ async def _each(run_ids: Iterable[str], copy: Callable[[str], Awaitable[bool]]) 
     return found
 
 
-def refuse_same(chosen: settings.Settings, folder: Path) -> None:
+def refuse_same(config: settings.Settings, folder: Path) -> None:
     """Refuse to copy a data directory to itself.
 
     Raises:
         errors.ConfigurationError: `transfer_refused`.
     """
-    if os.path.realpath(folder) == os.path.realpath(chosen.project.data_directory):
+    if os.path.realpath(folder) == os.path.realpath(config.project.data_directory):
         message = f"{folder} is the data directory of this project; name another folder"
         raise errors.ConfigurationError(message, code="transfer_refused")
 
 
 @contextlib.asynccontextmanager
-async def _opened(chosen: settings.Settings) -> AsyncIterator[Application]:
+async def _opened(config: settings.Settings) -> AsyncIterator[Application]:
     try:
-        async with build(chosen, OpenMode(alone=True)) as application:
+        async with build(config, OpenMode(alone=True)) as application:
             yield application
     except errors.DataDirectoryBusy as busy:
         # A service cannot copy runs, so its address would not help. Without one, it is a command, which ends.

@@ -77,7 +77,7 @@ class ReadUnattended:
 
 
 def unattended_of(
-    chosen: settings.Settings,
+    config: settings.Settings,
     use_cases: runs.Runs,
     store: Store,
     engine: run_engine.RunEngine,
@@ -108,12 +108,12 @@ def unattended_of(
     )
     questions = plan_questions.PlanQuestions(store.plans, equipment.masker)
     planning.written = questions.note
-    notified_endpoints, channels = _endpoints(store), _senders(chosen, platform, processes, equipment.masker)
+    notified_endpoints, channels = _endpoints(store), _senders(config, platform, processes, equipment.masker)
     return Unattended(
         questions=questions,
         triggers=orders,
         hooks=hooks.Hooks(repository=kept, firing=starts, clock=time, ids=ids),
-        endpoints=_changes(chosen, platform, store, notified_endpoints, channels, definitions),
+        endpoints=_changes(config, platform, store, notified_endpoints, channels, definitions),
         scheduler=scheduler.TriggerScheduler(
             repository=kept, firing=starts, triggers=orders, engine=engine, clock=time, probes=platform.probes
         ),
@@ -124,7 +124,7 @@ def unattended_of(
             senders=channels,
             clock=time,
             other_messages=eventless.EventlessMessages(kept, time, equipment.masker, questions),
-            hears_all=chosen.engine.engine == "embedded",
+            hears_all=config.engine.engine == "embedded",
         ),
         retention=retention.Retention(use_cases, store, store.documents(retention.FOLDER), time),
     )
@@ -137,7 +137,7 @@ def _endpoints(store: Store) -> notified.EndpointRepository:
 
 
 def _changes(
-    chosen: settings.Settings,
+    config: settings.Settings,
     platform: Platform,
     store: Store,
     kept: notified.EndpointRepository,
@@ -146,7 +146,7 @@ def _changes(
 ) -> endpoints.Endpoints:
     def check_recipe(recipe_id: str) -> object:
         # A run with an inline recipe may have any recipe id.
-        is_free = chosen.project.inline_recipes or recipe_id in flows.RECIPE_IDS
+        is_free = config.project.inline_recipes or recipe_id in flows.RECIPE_IDS
         return None if is_free else definitions.catalogue.find(recipe_id)
 
     return endpoints.Endpoints(
@@ -155,7 +155,7 @@ def _changes(
         log=store.audit,
         clock=platform.clock,
         ids=platform.ids,
-        refusal=functools.partial(_refusal, chosen.notifications.notify_allowed),
+        refusal=functools.partial(_refusal, config.notifications.notify_allowed),
         check_recipe=check_recipe,
     )
 
@@ -179,9 +179,9 @@ def _refusal(allowed: tuple[str, ...], url: str) -> str | None:
 
 
 def _senders(
-    chosen: settings.Settings, platform: Platform, processes: supervisor.Supervisor, masker: plain.Masker
+    config: settings.Settings, platform: Platform, processes: supervisor.Supervisor, masker: plain.Masker
 ) -> dict[str, senders.Sender]:
-    given = chosen.notifications
+    given = config.notifications
 
     def webhook() -> senders.Sender:
         from app.services.notifications import webhook_sender
@@ -196,5 +196,5 @@ def _senders(
     return {
         "webhook": senders.LateSender(webhook),
         "email": senders.LateSender(mail, senders.mail_lacks(given.smtp_url, given.mail_from)),
-        "command": senders.CommandSender(processes.run, chosen.project.project, masker),
+        "command": senders.CommandSender(processes.run, config.project.project, masker),
     }

@@ -47,12 +47,12 @@ def gates_of(
     )
 
 
-def api_keys_of(chosen: settings.Settings, store: Store, platform: Platform) -> key_services.Keys:
+def api_keys_of(config: settings.Settings, store: Store, platform: Platform) -> key_services.Keys:
     """Return the use cases of keys."""
-    folder, disk = spending.shared_disk(chosen.project, store)
+    folder, disk = spending.shared_disk(config.project, store)
     ring = key_files.KeyRing(folder, platform.clock, disk)
     ring.reach, ring.common = platform.probes.reach, store.common
-    has_token = chosen.server.token is not None
+    has_token = config.server.token is not None
     return key_services.Keys(ring, store.audit, platform.clock, platform.ids, has_token=has_token)
 
 
@@ -83,7 +83,7 @@ def conversation_service_of(
 
 
 def explanations_of(
-    chosen: settings.Settings,
+    config: settings.Settings,
     platform: Platform,
     use_cases: runs.Runs,
     store: Store,
@@ -96,7 +96,7 @@ def explanations_of(
     def pids(run_id: str) -> list[int]:
         return [command.pid for command in processes.active(run_id=run_id) if command.pid is not None]
 
-    directory = directory_of(chosen.project, platform)
+    directory = directory_of(config.project, platform)
     return explanations.Explanations(
         store=store,
         engine=engine,
@@ -110,13 +110,13 @@ def explanations_of(
             has_workers=directory.has_workers,
             is_owned=store.is_owned,
             pids=pids,
-            stalled_after_seconds=chosen.pool.stalled_after_seconds,
+            stalled_after_seconds=config.pool.stalled_after_seconds,
         ),
     )
 
 
 def statistics_of(
-    store: Store, engine: run_engine.RunEngine, time: clock.Clock, chosen: settings.Settings
+    store: Store, engine: run_engine.RunEngine, time: clock.Clock, config: settings.Settings
 ) -> statistic_services.Statistics:
     """Return the use cases of counts and sums over all runs of a project."""
 
@@ -133,11 +133,11 @@ def statistics_of(
         store=store,
         engine=engine,
         asking=asking_plans,
-        space=lambda: disk_health.space(chosen.project.data_directory),
+        space=lambda: disk_health.space(config.project.data_directory),
         service=statistic_services.ServiceState(
-            engine=chosen.engine.engine,
-            project=str(chosen.project.project.absolute()),
-            local_model=checks.speak_locally(chosen),
+            engine=config.engine.engine,
+            project=str(config.project.project.absolute()),
+            local_model=checks.speak_locally(config),
         ),
         clock=time,
     )

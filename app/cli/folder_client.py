@@ -125,52 +125,52 @@ class FolderClient:
 
 @contextlib.asynccontextmanager
 async def connect(
-    chosen: settings.Settings, access: Access, platform: bootstrap.Platform | None = None
+    config: settings.Settings, access: Access, platform: bootstrap.Platform | None = None
 ) -> AsyncIterator[FolderClient]:
     """Open the project's folder for a command.
 
     Raises:
         errors.ConfigurationError: the settings cannot work, or a service holds the folder and the command changes runs.
     """
-    refuse_faults(chosen)
+    refuse_faults(config)
     # An index or a store in a database needs its own driver to be read.
-    in_folders = not (chosen.project.database_url or chosen.project.store_url)
+    in_folders = not (config.project.database_url or config.project.store_url)
     if access is Access.RECIPES or (access is Access.READ and in_folders):
         from app.bootstrap import reading
 
-        if not (folder := chosen.project.data_directory).is_dir():
+        if not (folder := config.project.data_directory).is_dir():
             terminal.warn(f"{folder} does not exist: nothing has run in this project; --project DIR names another")
-        async with reading.opened(chosen, recipes_only=access is Access.RECIPES) as project:
+        async with reading.opened(config, recipes_only=access is Access.RECIPES) as project:
             yield FolderClient(cast("bootstrap.Application", project))
         return
-    bootstrap.conceal(chosen)
+    bootstrap.conceal(config)
     looks = access in (Access.READ, Access.EXAMINE, Access.PREVIEW)
     mode = bootstrap.OpenMode(look_only=looks, alone=access is Access.CHANGE)
     async with contextlib.AsyncExitStack() as opened:
         try:
-            application = await opened.enter_async_context(bootstrap.build(chosen, mode, platform))
+            application = await opened.enter_async_context(bootstrap.build(config, mode, platform))
         except errors.ConfigurationError as error:
             if access is not Access.PREVIEW or error.code not in _AWAY:
                 raise
             terminal.warn(f"{error.message}; previewed without it, by the policies and prices known here")
             mode = bootstrap.OpenMode(look_only=True, is_storeless=True)
-            application = await opened.enter_async_context(bootstrap.build(chosen, mode, platform))
+            application = await opened.enter_async_context(bootstrap.build(config, mode, platform))
         if looks:
             yield FolderClient(application)
             return
-        async with _executing(chosen, application) as client:
+        async with _executing(config, application) as client:
             yield client
 
 
 @contextlib.asynccontextmanager
-async def _executing(chosen: settings.Settings, application: bootstrap.Application) -> AsyncIterator[FolderClient]:
+async def _executing(config: settings.Settings, application: bootstrap.Application) -> AsyncIterator[FolderClient]:
     from app.services import workspaces
     from app.storage import workspace_locks
     from app.worker import stop_signals
 
-    grace = chosen.pool.stop_grace_seconds
+    grace = config.pool.stop_grace_seconds
     signals = stop_signals.StopSignals(lambda hurried: _stop(application, grace, hurried))
-    locks = workspace_locks.WorkspaceLocks(chosen.project.data_directory)
+    locks = workspace_locks.WorkspaceLocks(config.project.data_directory)
     # Signals are caught before a run executes: a Ctrl-C must not end the command and leave an agent at work.
     with contextlib.closing(locks), signals.caught():
         claims = workspaces.WorkspaceClaims(application.store, locks.acquire)
@@ -186,13 +186,13 @@ async def _stop(application: bootstrap.Application, grace: float, hurried: bool)
     await application.engine.stop(0 if hurried else None)
 
 
-def refuse_faults(chosen: settings.Settings) -> None:
+def refuse_faults(config: settings.Settings) -> None:
     """Raise if the settings cannot work.
 
     Raises:
         errors.ConfigurationError: `settings_invalid`, with every fault.
     """
-    faults = [remark for remark in settings.check(chosen) if remark.fatal]
+    faults = [remark for remark in settings.check(config) if remark.fatal]
     if faults:
         from app.cli import typed_options
 

@@ -70,9 +70,9 @@ def check_config(place: options.Place, as_json: bool) -> int:
     """
     from app import bootstrap
 
-    chosen, remarks = settings.examine(place.environ)
-    if chosen is not None and not any(remark.fatal for remark in remarks):
-        remarks += bootstrap.examine(chosen)
+    loaded, remarks = settings.examine(place.environ)
+    if loaded is not None and not any(remark.fatal for remark in remarks):
+        remarks += bootstrap.examine(loaded)
     found = [dataclasses.asdict(remark) for remark in remarks]
     if as_json:
         terminal.say_json(

@@ -31,28 +31,28 @@ _PASSING = ("unreadable", "dialect_fault")
 _MOST_DEPTH = 8
 
 
-def listed(chosen: settings.Settings, read: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def listed(config: settings.Settings, read: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Return all recipes, with the fields `FIELDS`.
 
     Args:
         read: Reads the recipes; called if they may have changed.
     """
-    file, (signature, changed_at) = _cache_file(chosen), _signature(chosen)
+    file, (signature, changed_at) = _cache_file(config), _signature(config)
     known = _kept(file, signature)
     if known is not None:
         return known
     found = [{name: recipe[name] for name in FIELDS} for recipe in read()]
     # If a file changed while the recipes were read, the list may have its old content.
     now = time.time()  # noqa: TID251 - the injected clock brings the event loop, which takes as long as all of this
-    rests = changed_at < now - REST_SECONDS and _signature(chosen)[0] == signature
+    rests = changed_at < now - REST_SECONDS and _signature(config)[0] == signature
     if rests and not any(flaw["code"] in _PASSING for recipe in found for flaw in recipe["flaws"]):
         _keep(file, {"signature": signature, "recipes": found})
     return found
 
 
-def _signature(chosen: settings.Settings) -> tuple[str, float]:
+def _signature(config: settings.Settings) -> tuple[str, float]:
     """Return a signature that changes with any file that the list depends on, and the time of the newest change."""
-    project, marks, newest = chosen.project, hashlib.sha256(), 0
+    project, marks, newest = config.project, hashlib.sha256(), 0
     facts = [__version__, sys.version, *(str(part) for part in (project.project, project.data_directory, project.home))]
     marks.update(json.dumps(facts).encode())
     places = [
@@ -85,11 +85,11 @@ def _found(path: str, depth: int) -> Iterator[tuple[str, os.stat_result | None]]
             yield from _found(f"{path}/{name}", depth - 1)
 
 
-def _cache_file(chosen: settings.Settings) -> Path:
+def _cache_file(config: settings.Settings) -> Path:
     """Return the cache file of a project's list, in the user's own cache."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     caches = Path(given) if os.path.isabs(given) else settings.user_home() / ".cache"
-    place = hashlib.sha256(os.fsencode(chosen.project.data_directory.absolute())).hexdigest()
+    place = hashlib.sha256(os.fsencode(config.project.data_directory.absolute())).hexdigest()
     return caches / "control-room" / f"recipes-{place[:32]}.json"
 
 

@@ -28,9 +28,9 @@ def list_recipes(place: options.Place, as_json: bool) -> int:
     from app.cli import folder_client, recipe_listing
 
     # The list for people has only fields that depend on files.
-    chosen = place.settings()
-    folder_client.refuse_faults(chosen)
-    found = recipe_listing.listed(chosen, lambda: place.ask(use_cases.list_recipes))
+    config = place.settings()
+    folder_client.refuse_faults(config)
+    found = recipe_listing.listed(config, lambda: place.ask(use_cases.list_recipes))
     return exit_codes.shown(found, as_json, formats.recipes)
 
 

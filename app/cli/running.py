@@ -99,16 +99,16 @@ def _carry_out(
 
 def _refuse_unknown(place: options.Place, recipe_id: str) -> None:
     """Raise for an unknown recipe before a data directory is made: the folder may be the wrong one."""
-    chosen = place.settings()
-    if chosen.project.data_directory.exists():
+    config = place.settings()
+    if config.project.data_directory.exists():
         return
     from app.bootstrap import reading
     from app.cli import folder_client
 
-    folder_client.refuse_faults(chosen)
+    folder_client.refuse_faults(config)
 
     async def find_recipe() -> None:
-        async with reading.opened(chosen) as project:
+        async with reading.opened(config) as project:
             project.catalogue.find(recipe_id)
 
     interruption.run(find_recipe())

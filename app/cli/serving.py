@@ -64,10 +64,10 @@ def serve(opens: bool, **given: str | None) -> int:
     Unfinished runs continue at the next start.
     """
     environ = options.laid_over(**given)
-    chosen, remarks = settings.examine(environ)
+    config, remarks = settings.examine(environ)
     if remarks:
         warn_of(remarks)
-    if chosen is None or any(remark.fatal for remark in remarks):
+    if config is None or any(remark.fatal for remark in remarks):
         return exit_codes.ExitCode.CONFIGURATION
     from app import garbage
 
@@ -76,7 +76,7 @@ def serve(opens: bool, **given: str | None) -> int:
         from app.cli import browser
 
     ready = functools.partial(browser.open_page, announce=_announce) if opens else None
-    return main.serve(chosen, announce=_announce, ready=ready)
+    return main.serve(config, announce=_announce, ready=ready)
 
 
 def warn_of(remarks: Sequence[settings.Remark]) -> None:

@@ -44,20 +44,20 @@ def worker(**given: str | None) -> int:
     interrupted steps again.
     """
     environ = options.laid_over(ENGINE="temporal", **given)
-    chosen, remarks = settings.examine(environ)
+    config, remarks = settings.examine(environ)
     if remarks:
         serving.warn_of(remarks)
-    if chosen is None or any(remark.fatal for remark in remarks):
+    if config is None or any(remark.fatal for remark in remarks):
         return exit_codes.ExitCode.CONFIGURATION
-    return interruption.run(_work(chosen))
+    return interruption.run(_work(config))
 
 
-async def _work(chosen: settings.Settings) -> int:
+async def _work(config: settings.Settings) -> int:
     from app import bootstrap, telemetry
     from app.worker import stop_signals
 
-    telemetry.write_logs(chosen.telemetry.log_level, sys.stderr)
-    async with bootstrap.build(chosen, bootstrap.OpenMode(works=True)) as application:
+    telemetry.write_logs(config.telemetry.log_level, sys.stderr)
+    async with bootstrap.build(config, bootstrap.OpenMode(works=True)) as application:
         engine = application.engine
 
         async def stop(hurried: bool) -> None:
@@ -66,7 +66,7 @@ async def _work(chosen: settings.Settings) -> int:
         signals = stop_signals.StopSignals(stop)
         with signals.caught():
             await engine.recovered()
-            terminal.say(f"worker: ready, on {chosen.engine.temporal}, namespace {chosen.engine.temporal_namespace}")
+            terminal.say(f"worker: ready, on {config.engine.temporal}, namespace {config.engine.temporal_namespace}")
             await engine.watch()
         await signals.stopped()
     return exit_codes.ExitCode.DONE

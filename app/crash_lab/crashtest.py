@@ -64,7 +64,7 @@ class Report:
         return facts | {"holds": self.holds, "sweeps": self.rows(), "broken": broken}
 
 
-def crashtest(chosen: settings.Settings, asked: workload.Asked, extent: Extent, say: Say) -> Report:
+def crashtest(config: settings.Settings, asked: workload.Asked, extent: Extent, say: Say) -> Report:
     """Run a workload undisturbed, then disturb it at one write after the other, on private copies of the project.
 
     Args:
@@ -75,7 +75,7 @@ def crashtest(chosen: settings.Settings, asked: workload.Asked, extent: Extent, 
     """
     with tempfile.TemporaryDirectory(prefix="crashtest-") as folder:
         root = Path(folder).resolve()
-        original = experiment.template(root / "template", chosen, asked, extent.replies)
+        original = experiment.template(root / "template", config, asked, extent.replies)
         bench = Bench(root, original, workers=extent.workers, sample=extent.sample, seed=extent.seed)
         in_memory = disk_sweeps.undisturbed(bench)
         traced = extent.traced and tracing.available()

@@ -49,7 +49,7 @@ class Experiment:
         return self.place / "portrait.json"
 
 
-def template(place: Path, chosen: settings.Settings, asked: workload.Asked, replies: Path | None) -> Experiment:
+def template(place: Path, config: settings.Settings, asked: workload.Asked, replies: Path | None) -> Experiment:
     """Copy a project without its runs, and let its agents answer from a script.
 
     Args:
@@ -61,22 +61,22 @@ def template(place: Path, chosen: settings.Settings, asked: workload.Asked, repl
     place.mkdir(parents=True)
     project = place / "project"
     try:
-        left_out = partial(_left_out, chosen.project.data_directory)
-        shutil.copytree(chosen.project.project, project, symlinks=True, ignore=left_out)
+        left_out = partial(_left_out, config.project.data_directory)
+        shutil.copytree(config.project.project, project, symlinks=True, ignore=left_out)
     except shutil.Error as error:
         path, _, reason = error.args[0][0]
         raise errors.ConfigurationError(f"{path} cannot be copied: {reason}", code="project_not_copied") from error
-    script(bootstrap.agents(chosen), bootstrap.backend_names(chosen), project / ".control-room", replies)
+    script(bootstrap.agents(config), bootstrap.backend_names(config), project / ".control-room", replies)
     return Experiment(
-        place=place, settings=_settings(chosen, project), asked=workload.placed(workload.owned(asked), place)
+        place=place, settings=_settings(config, project), asked=workload.placed(workload.owned(asked), place)
     )
 
 
 def copied(original: Experiment, place: Path) -> Experiment:
     """Return a copy of an experiment in its present state."""
     shutil.copytree(original.place, place, symlinks=True)
-    asked, chosen = workload.placed(original.asked, place), _settings(original.settings, place / "project")
-    return dataclasses.replace(original, place=place, settings=chosen, asked=asked)
+    asked, config = workload.placed(original.asked, place), _settings(original.settings, place / "project")
+    return dataclasses.replace(original, place=place, settings=config, asked=asked)
 
 
 def script(agent_ids: Iterable[str], backend_names: Iterable[str], data_directory: Path, replies: Path | None) -> None:
@@ -106,11 +106,11 @@ def _is_copied(mode: int) -> bool:
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
 
 
-def _settings(chosen: settings.Settings, project: Path) -> settings.Settings:
+def _settings(config: settings.Settings, project: Path) -> settings.Settings:
     return dataclasses.replace(
-        chosen,
+        config,
         project=dataclasses.replace(
-            chosen.project, project=project, allowed_roots=(), database_url=None, store_url=None, blobs_url=None
+            config.project, project=project, allowed_roots=(), database_url=None, store_url=None, blobs_url=None
         ),
-        pool=dataclasses.replace(chosen.pool, stop_grace_seconds=0.0),
+        pool=dataclasses.replace(config.pool, stop_grace_seconds=0.0),
     )

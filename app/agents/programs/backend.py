@@ -25,10 +25,10 @@ _LOOK_SECONDS = 0.1
 class ProgramBackend:
     """Run a program: one process for each prompt, ended with all processes that it has started."""
 
-    def __init__(self, program: Program, config: BackendConfig, surroundings: BackendContext) -> None:
+    def __init__(self, program: Program, config: BackendConfig, context: BackendContext) -> None:
         self._program = program
         self._config = config
-        self._context = surroundings
+        self._context = context
 
     def get_name(self) -> str:
         return self._config.name

@@ -100,7 +100,7 @@ class ServiceBackend:
     def __init__(self, config: BackendConfig, vendor: Vendor, context: BackendContext) -> None:
         self._config = config
         self._vendor = vendor
-        self._surroundings = context
+        self._context = context
         self._service: Service | None = None
 
     def get_name(self) -> str:
@@ -117,7 +117,7 @@ class ServiceBackend:
         question = Question(
             model=self._model(prompt.model),
             system=prompt.system,
-            messages=await transcripts.messages(self._surroundings.sessions, prompt),
+            messages=await transcripts.messages(self._context.sessions, prompt),
             max_tokens=prompt.max_tokens,
             reply_schema=prompt.reply_schema,
             timeout_seconds=prompt.timeout_seconds or SILENCE_SECONDS,
@@ -128,7 +128,7 @@ class ServiceBackend:
         error, is_cut = _error(answer), answer.ending == "cut"
         # A reply that is not accepted does not become part of the conversation.
         if error is None and (prompt.keeps_cut_off or not is_cut):
-            await transcripts.remember(self._surroundings.sessions, self._config.name, prompt, answer.text)
+            await transcripts.remember(self._context.sessions, self._config.name, prompt, answer.text)
         return agent_ports.AgentReply(
             text="" if error else answer.text,
             agent_session_id=prompt.agent_session_id,
@@ -143,15 +143,15 @@ class ServiceBackend:
             await service.close()
 
     def _opened(self) -> Service:
-        environ = self._surroundings.environ
+        environ = self._context.environ
         if (lack := self._vendor.lacks(self._config, environ)) is not None:
             raise lack
         variable = self._vendor.key_of(self._config)
         # The packages require a key; a user's own server needs none.
         api_key = _NO_KEY if variable is None else environ[variable].strip()
-        limited = partial(self._surroundings.limited, self._config.name)
+        limited = partial(self._context.limited, self._config.name)
         account = Account(base_url=self._config.base_url, api_key=api_key, limited=limited)
-        return self._vendor.open(account, self._surroundings.clock)
+        return self._vendor.open(account, self._context.clock)
 
     def _model(self, requested: str | None) -> str:
         model = requested or self.resolve_model(library.USUAL_MODEL)

@@ -96,7 +96,7 @@ async def _continue(client: FolderClient, run_id: str, request: requests.ResumeR
         await client.call(use_cases.unpause_run, run_id)
 
 
-def _refuse_service(chosen: settings.Settings) -> None:
+def _refuse_service(config: settings.Settings) -> None:
     """Raise if a service executes the runs of a data directory.
 
     Raises:
@@ -105,7 +105,7 @@ def _refuse_service(chosen: settings.Settings) -> None:
     from app import clock
     from app.storage import data_directory
 
-    folder = chosen.project.data_directory
+    folder = config.project.data_directory
     service = data_directory.DataDirectory(folder, clock=clock.SystemClock(), ids=clock.RandomIds()).service()
     if service is not None:
         message = f"process {service['pid']} serves the runs of {folder}; resume them there"

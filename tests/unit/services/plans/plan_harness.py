@@ -240,7 +240,7 @@ class Harness:
         platform = dataclasses.replace(chores.platform(self.toolbox), clock=self.clock, probes=self.probes)
         conversations = conversation_claims.ConversationClaims(self.sessions, self.store, platform.drivers)
         programs = supervisor.Supervisor(place.project.data / "processes", platform.ids, {})
-        around = catalogue.surroundings_of(chosen, self.clock, programs, self.sessions)
+        around = catalogue.backend_context_of(chosen, self.clock, programs, self.sessions)
         asking = agent_performer.AgentPerformer(backends.Backends(place.people.backends, around), conversations)
         workspaces = workspace.Workspaces([place.project.root])
         performers: dict[str, ports.Performer] = {
