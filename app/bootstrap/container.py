@@ -363,14 +363,14 @@ def _engine(
     store: Store,
     metrics: telemetry.Metrics,
     start_child: Callable[[ports.Call], Awaitable[str]],
-    plans: PlanPerformers,
+    planning: PlanPerformers,
 ) -> Engine:
     performers: dict[str, ports.Performer] = {name: platform.watch(each) for name, each in equipment.performers.items()}
     return platform.make_engine(
         EngineParts(
             store=store,
             drivers=platform.drivers,
-            equipment=plans.equipped(
+            equipment=planning.equipped(
                 dataclasses.replace(
                     equipment,
                     performers=performers,

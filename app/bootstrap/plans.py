@@ -87,7 +87,7 @@ def planning_of(
 ) -> tuple[plans.Plans, planner.Planner]:
     """Return the use cases of session plans, and the planner, which is not started yet."""
     plan_repository = repository.PlanRepository(
-        kept=store.plans, issues=store.issues, audit=store.audit, clock=platform.clock, masker=masker
+        store=store.plans, issues=store.issues, audit=store.audit, clock=platform.clock, masker=masker
     )
     scoper = scoping.Scoper(route=definitions.route, starter=definitions.starter, catalogue=definitions.catalogue)
     chief = adopt_tasks.Chief(

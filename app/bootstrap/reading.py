@@ -205,7 +205,7 @@ class Reading:
         from app.services.plans import plan_queries, repository
 
         stored = repository.PlanRepository(
-            kept=self.store.plans,
+            store=self.store.plans,
             issues=self.store.issues,
             audit=self.store.audit,
             clock=clock.SystemClock(),

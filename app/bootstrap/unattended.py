@@ -69,8 +69,8 @@ class ReadUnattended:
     """The parts for commands that only read."""
 
     def __init__(self, store: Store) -> None:
-        kept = repository.TriggerRepository(store.documents(layout.TRIGGERS), store.audit)
-        self.triggers = triggers.TriggerQueries(kept, clock.SystemClock())
+        trigger_repository = repository.TriggerRepository(store.documents(layout.TRIGGERS), store.audit)
+        self.triggers = triggers.TriggerQueries(trigger_repository, clock.SystemClock())
         """Queries of triggers."""
         self.endpoints = endpoints.EndpointQueries(_endpoints(store))
         """Queries of endpoints."""
@@ -84,13 +84,13 @@ def unattended_of(
     definitions: Definitions,
     platform: Platform,
     processes: supervisor.Supervisor,
-    planning: PlanPerformers,
+    plan_performers: PlanPerformers,
     equipment: run_equipment.Equipment,
 ) -> Unattended:
     """Return the parts that work without a person over a store."""
     time, ids = platform.clock, platform.ids
-    kept = repository.TriggerRepository(store.documents(layout.TRIGGERS), store.audit)
-    starts = firing.Firing(repository=kept, runs=use_cases, store=store, clock=time)
+    trigger_repository = repository.TriggerRepository(store.documents(layout.TRIGGERS), store.audit)
+    trigger_firing = firing.Firing(repository=trigger_repository, runs=use_cases, store=store, clock=time)
 
     def declared(recipe_id: str) -> frozenset[str] | None:
         # Only a closed schema determines which arguments do not exist.
@@ -98,8 +98,8 @@ def unattended_of(
         return arguments.declared(schema) if schema.get("additionalProperties", False) is False else None
 
     orders = triggers.Triggers(
-        repository=kept,
-        firing=starts,
+        repository=trigger_repository,
+        firing=trigger_firing,
         starter=definitions.starter,
         declared=declared,
         workspaces=definitions.workspaces,
@@ -107,15 +107,20 @@ def unattended_of(
         ids=ids,
     )
     questions = plan_questions.PlanQuestions(store.plans, equipment.masker)
-    planning.written = questions.note
+    plan_performers.written = questions.note
     notified_endpoints, channels = _endpoints(store), _senders(config, platform, processes, equipment.masker)
     return Unattended(
         questions=questions,
         triggers=orders,
-        hooks=hooks.Hooks(repository=kept, firing=starts, clock=time, ids=ids),
+        hooks=hooks.Hooks(repository=trigger_repository, firing=trigger_firing, clock=time, ids=ids),
         endpoints=_changes(config, platform, store, notified_endpoints, channels, definitions),
         scheduler=scheduler.TriggerScheduler(
-            repository=kept, firing=starts, triggers=orders, engine=engine, clock=time, probes=platform.probes
+            repository=trigger_repository,
+            firing=trigger_firing,
+            triggers=orders,
+            engine=engine,
+            clock=time,
+            probes=platform.probes,
         ),
         dispatcher=dispatcher.Dispatcher(
             repository=notified_endpoints,
@@ -123,7 +128,7 @@ def unattended_of(
             feed=store.feed,
             senders=channels,
             clock=time,
-            other_messages=eventless.EventlessMessages(kept, time, equipment.masker, questions),
+            other_messages=eventless.EventlessMessages(trigger_repository, time, equipment.masker, questions),
             hears_all=config.engine.engine == "embedded",
         ),
         retention=retention.Retention(use_cases, store, store.documents(retention.FOLDER), time),
@@ -140,7 +145,7 @@ def _changes(
     config: settings.Settings,
     platform: Platform,
     store: Store,
-    kept: notified.EndpointRepository,
+    endpoint_repository: notified.EndpointRepository,
     channels: dict[str, senders.Sender],
     definitions: Definitions,
 ) -> endpoints.Endpoints:
@@ -150,7 +155,7 @@ def _changes(
         return None if is_free else definitions.catalogue.find(recipe_id)
 
     return endpoints.Endpoints(
-        repository=kept,
+        repository=endpoint_repository,
         senders=channels,
         log=store.audit,
         clock=platform.clock,

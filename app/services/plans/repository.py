@@ -30,7 +30,7 @@ class PlanRepository:
     """Stores plans for readers and writers.
 
     Args:
-        kept: Stores the plans.
+        store: Stores the plans.
         issues: Stores the issues of failed tasks.
         audit: Records deletions of plans.
         masker: Masks secrets in written texts.
@@ -39,14 +39,14 @@ class PlanRepository:
     def __init__(
         self,
         *,
-        kept: stored.Plans,
+        store: stored.Plans,
         issues: issues.IssueStore,
         audit: audit.AuditLog,
         clock: clock.Clock,
         masker: plain.Masker,
     ) -> None:
         self.audit = audit
-        self._kept = kept
+        self._store = store
         self._issues = issues
         self._clock = clock
         self._masker = masker
@@ -75,7 +75,7 @@ class PlanRepository:
         Raises:
             errors.Conflict: `plan_damaged`.
         """
-        return await self._kept.get(session_id) if _can_be(session_id) else None
+        return await self._store.get(session_id) if _can_be(session_id) else None
 
     async def try_writing(self, session_id: str) -> None:
         """Check whether a plan's file could be replaced now.
@@ -83,7 +83,7 @@ class PlanRepository:
         Raises:
             errors.StorageFault: it could not be replaced.
         """
-        await self._kept.try_writing(session_id)
+        await self._store.try_writing(session_id)
 
     async def get(self, session_id: str) -> plans.Plan:
         """Return a plan.
@@ -103,7 +103,7 @@ class PlanRepository:
 
     async def page(self, query: plans.PlanQuery) -> list[plans.PlanSummary]:
         """Return plans, newest first."""
-        return await self._kept.list(query)
+        return await self._store.list(query)
 
     async def make(self, plan: plans.Plan) -> plans.Plan:
         """Store a new plan, and return it once it is durable.
@@ -111,7 +111,7 @@ class PlanRepository:
         Raises:
             errors.StorageFault: it could not be made durable.
         """
-        await self._kept.put(plan)
+        await self._store.put(plan)
         self.notify(plan.session_id)
         return plan
 
@@ -130,7 +130,7 @@ class PlanRepository:
         for task in _newly_done(known, renewed):
             await self._close_failures(renewed, task)
         try:
-            await self._kept.put(renewed, known)
+            await self._store.put(renewed, known)
         finally:
             # Even after a failed write the file may have new content.
             self.notify(renewed.session_id)
@@ -142,17 +142,17 @@ class PlanRepository:
             errors.StorageFault: the removal could not be made durable.
         """
         try:
-            await self._kept.remove(session_id)
+            await self._store.remove(session_id)
         finally:
             self.notify(session_id)
 
     async def was_removed(self, session_id: str) -> bool:
         """Return whether a plan with an id was removed."""
-        return await self._kept.was_removed(session_id)
+        return await self._store.was_removed(session_id)
 
     async def was_lost(self, session_id: str) -> bool:
         """Return whether a plan with an id existed whose file is gone without a removal here."""
-        return _can_be(session_id) and await self._kept.was_lost(session_id)
+        return _can_be(session_id) and await self._store.was_lost(session_id)
 
     async def _open(self, issue: issues.Issue) -> None:
         try:
