@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from app import printable
-from app.cli import arguments, exit_codes, formats, options, use_cases
+from app.cli import arguments, exit_codes, formats, options, terminal, use_cases
 from app.cli.client import Access, Client, JsonObject, use_case
 from app.domain import authors
 
@@ -162,12 +163,12 @@ def fork(
         forked = await client.call(fork_run, run_id, request)
         if not client.executes:
             return exit_codes.shown(forked, as_json, _forked)
-        if not as_json:
-            click.echo(_forked(forked))
         from app.cli import following
 
-        output = following.Shown.DETAIL if as_json else following.Shown.TEXT
-        return await following.follow(client, forked["run_id"], output, answers=True)
+        if as_json:
+            return await following.follow(client, forked["run_id"], following.Shown.DETAIL, answers=True)
+        shown = functools.partial(terminal.say, _forked(forked))
+        return await following.follow(client, forked["run_id"], following.Shown.TEXT, answers=True, first=shown)
 
     return place.work(work, Access.CHANGE)
 

@@ -40,11 +40,20 @@ class Shown(Enum):
     NOTHING = "nothing"  # Not at all, since the command has printed another result.
 
 
-async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, answers: bool = False) -> int:
+async def follow(
+    client: Client,
+    run_id: str,
+    output: Shown,
+    after: int = 0,
+    *,
+    answers: bool = False,
+    first: Callable[[], object] = lambda: None,
+) -> int:
     """Show a run until it rests; return the exit code for its state.
 
     Args:
         answers: Whether to ask the run's questions here, if there is a person and the output is for people.
+        first: Prints what the command has done, before the run is shown.
     """
     progress = EventPrinter(live=terminal.is_live())
 
@@ -58,8 +67,9 @@ async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, 
     asker = asking.Asker(client, run_id, live=live, clear=progress.finish) if answers else None
     printer = WaitPrinter(client, run_id, progress.hide, names_orders=not answers) if output is Shown.TEXT else None
     try:
+        first()
         detail = await watch(client, run_id, show, after, asker, Silence(client, run_id, printer))
-    except terminal.PipeClosed:
+    except (terminal.PipeClosed, OSError):
         await _leave(client, run_id)
         raise
     finally:
@@ -78,7 +88,7 @@ async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, 
 
 
 async def _leave(client: Client, run_id: str) -> None:
-    """Stop a run that executes here and whose output has lost its reader, and print how it continues."""
+    """Stop a run that executes here and whose output cannot be written, and print how it continues."""
     # After a signal, which has ended the reader too, the boundary prints that.
     if interruption.received() or not await client.stop():
         return

@@ -55,11 +55,12 @@ def answer(place: options.Place, as_json: bool, gate_id: str, **reply: Any) -> i
 
     async def work(client: Client) -> int:
         decided = await client.call(use_cases.answer_gate, gate_id, gate_services.Reply(**reply))
-        exit_codes.shown(decided, as_json, functools.partial(gate_formats.answered, decision=reply["decision"]))
+        text = functools.partial(gate_formats.answered, decision=reply["decision"])
+        shown = functools.partial(exit_codes.shown, decided, as_json, text)
         if not client.executes:
-            return exit_codes.ExitCode.DONE
+            return shown()
         output = following.Shown.NOTHING if as_json else following.Shown.TEXT
-        return await following.follow(client, client.followed(decided["run_id"]), output, answers=True)
+        return await following.follow(client, client.followed(decided["run_id"]), output, answers=True, first=shown)
 
     return place.work(work, Access.CHANGE)
 

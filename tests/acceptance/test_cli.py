@@ -329,6 +329,37 @@ def test_a_reader_that_goes_away_stops_the_run(project: programs.Project):
     assert (code, told) == (141, f"interrupted; continue with: control-room runs resume {run_id}\n")
 
 
+def test_a_fork_without_a_reader_names_its_resume_command(project: programs.Project):
+    """A fork whose output has no reader stops before it has printed a line, and names the order that continues it."""
+    run_id = str(run_small(project)["run_id"])
+    project.say(draft=[{"hang": True}])
+    environ = programs.environment(project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2")
+    words = ("runs", "fork", run_id, "--from", "draft")
+    process = processes.start("app", *words, environ=environ, folder=project.path)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process:
+        process.stdout.close()
+        told = process.stderr.read()
+        code = process.wait(60)
+    forked = programs.asked("runs", "list", "--limit", "1", project=project)[0]["run_id"]
+
+    assert (code, told) == (141, f"interrupted; continue with: control-room runs resume {forked}\n")
+
+
+def test_a_full_disk_under_the_output_stops_the_run(project: programs.Project):
+    """When the output of a run cannot be written, the run stops, and the order that continues it is printed."""
+    project.say(brief=[{"text": "a brief", "delay_seconds": 1}], draft=[{"hang": True}])
+    command = f"exec {sys.executable} -m app run small --arg words=gate > /dev/full"
+    environ = programs.environment(project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2")
+    done = subprocess.run(["sh", "-c", command], env=environ, cwd=project.path, check=False, stderr=subprocess.PIPE)
+    (run,) = programs.asked("runs", "list", project=project)
+
+    assert done.returncode == 5
+    assert f"interrupted; continue with: control-room runs resume {run['run_id']}\n" in done.stderr.decode()
+    assert "No space left on device" in done.stderr.decode()
+
+
 def test_closed_output_does_not_change_the_exit_code(project: programs.Project):
     """A command with closed output streams keeps its exit code."""
     command = f"exec {sys.executable} -m app runs show absent >&- 2>&-"
