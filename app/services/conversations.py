@@ -197,15 +197,30 @@ class ConversationService:
         named: str | None = request.args.get(conversation_claims.ARGUMENT)
         newest = await self._find_newest(named) if named is not None else None
         before = None if newest is None else await self._runs.reader.view(newest)
-        if before is not None and _repeats(request, before.start):
-            run_id, status = before.start.run_id, before.status
+        # After the newest run was found, which may be the repeated one.
+        if (repeated := await self._repeated(request)) is not None:
+            run_id, status = repeated.start.run_id, repeated.status
         else:
             # A recipe is announced before its first prompt has claimed the conversation.
             if before is not None and named is not None and _speaks(before, named):
                 raise agent_sessions.locked(named, before.start.run_id)
-            started = await self._runs.start(_completed(request, before.start if before else None), own, author)
+            session = None if named is None or before is not None else await self._sessions.find(named)
+            whole = _completed(request, before.start if before else None, session)
+            started = await self._runs.start(whole, own, author)
             run_id, status = started.run_id, started.status
         return Begun(run_id=run_id, agent_session_id=named or runs.agent_session_id(run_id, 0), status=status)
+
+    async def _repeated(self, request: StartRequest) -> views.RunView | None:
+        """Return the run that the same request began, even if other runs have used the conversation since."""
+        if request.idempotency_key is None:
+            return None
+        try:
+            run_id = await self._store.find_repeated(request.idempotency_key, request.sha256())
+        except errors.Conflict as conflict:
+            # The first request was completed with values of the run before it, which its hash contains.
+            run_id = str(conflict.detail["run_id"])
+        found = None if run_id is None else await self._runs.reader.view(run_id)
+        return found if found is not None and _repeats(request, found.start) else None
 
     def _note(self, start: runs.RunStart) -> None:
         if conversation_claims.ARGUMENT not in start.args and start.dialect != DIALECT:
@@ -234,15 +249,22 @@ class ConversationService:
     async def _find_newest(self, agent_session_id: str) -> str | None:
         begun, claimant = self._newest.get(agent_session_id), await self._sessions.claimant(agent_session_id)
         if begun is None or claimant is None:
-            return begun or claimant or await self._waiting(agent_session_id)
-        # The newest run may still be queued, and then has no claim yet.
-        return claimant if begun != claimant and await self._has_ended(begun) else begun
+            found = begun or claimant or await self._waiting(agent_session_id)
+        else:
+            # The newest run may still be queued, and then has no claim yet.
+            found = claimant if begun != claimant and await self._has_ended(begun) else begun
+        return found if found is not None and await self._status(found) is not None else None
 
     async def _has_ended(self, run_id: str) -> bool:
+        status = await self._status(run_id)
+        return status is None or status.finished
+
+    async def _status(self, run_id: str) -> states.RunState | None:
+        """Return the state of a run; None if it was deleted."""
         try:
-            return states.RunState((await self._store.summary(run_id)).status).finished
+            return states.RunState((await self._store.summary(run_id)).status)
         except errors.NotFound:
-            return True
+            return None
 
     async def _waiting(self, agent_session_id: str) -> str | None:
         pending = stores.RunQuery(status=states.RunState.PENDING.value)
@@ -276,18 +298,26 @@ def _speaks(view: views.RunView, agent_session_id: str) -> bool:
     return not view.status.finished and named is not None and agent_session_id == view.start.conversation(named)
 
 
-def _repeats(request: StartRequest, before: runs.RunStart) -> bool:
+def _repeats(request: StartRequest, found: runs.RunStart) -> bool:
     # Compares only what the request names: the first request got its other values from the run before it.
-    same_key = request.idempotency_key is not None and request.idempotency_key == before.idempotency_key
-    return same_key and request.recipe_id == before.recipe_id and request.args.items() <= before.args.items()
+    named = conversation_claims.ARGUMENT
+    in_same = request.recipe_id == found.recipe_id and request.args.get(named) == found.args.get(named)
+    return in_same and request.args.items() <= found.args.items()
 
 
-def _completed(request: StartRequest, before: runs.RunStart | None) -> StartRequest:
-    """Return a request, completed with the backend and folder of its conversation if it names none."""
-    if before is None:
-        return request
-    usual = {"backend": before.args["backend"]} if "backend" in before.args else {}
-    working_dir = request.working_dir or before.working_dir
+def _completed(
+    request: StartRequest, before: runs.RunStart | None, session: agent_sessions.AgentSession | None
+) -> StartRequest:
+    """Return a request, completed with the backend and folder of its conversation if it names none.
+
+    Args:
+        before: Newest run of the conversation, if it has one.
+        session: Record of a conversation whose runs were deleted, if there is one.
+    """
+    backend = before.args.get("backend") if before is not None else session and session.backend
+    found = before or session
+    usual = {} if backend is None else {"backend": backend}
+    working_dir = request.working_dir if found is None else request.working_dir or found.working_dir
     return dataclasses.replace(request, args={**usual, **request.args}, working_dir=working_dir)
 
 

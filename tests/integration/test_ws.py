@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.storage import layout
 from tests.integration import listening
 from tests.integration.project import Project
 from tests.unit.dialects.agent_recipes import recipe_harness
@@ -273,6 +274,52 @@ async def test_a_prompt_is_not_paid_twice(service: listening.Listening) -> None:
 
     assert second == first
     assert (other["type"], other["code"]) == ("error", "idempotency_conflict")
+
+
+async def test_a_prompt_is_not_paid_twice_after_others(service: listening.Listening) -> None:
+    """A repeated prompt finds its run although another run has used the conversation since, or uses it now."""
+    service.project.say("prompt", text="Hello.")
+    asked = {"text": "Hi!", "backend": "said", "idempotency_key": "key-1"}
+    async with service.client() as client:
+        await client.say("prompt", **asked)
+        first = await client.until("turn_complete")
+        session = {"session_id": first[0]["session_id"]}
+        await client.say("prompt", text="And again.", **session)
+        await client.until("turn_complete")
+    async with service.client() as client:
+        await client.say("prompt", **asked)
+        after = await client.until("turn_complete")
+    service.project.say("prompt", hang=True)
+    async with service.client() as client:
+        await client.say("prompt", text="Are you there?", **session)
+        assert await client.silence()
+        await client.say("prompt", **asked)
+        meanwhile = await client.until("turn_complete")
+        other = await client.ask("prompt", **asked, **session)
+
+    assert after == first
+    assert meanwhile == first
+    assert other["type"] == "session_locked"
+
+
+async def test_a_conversation_outlives_its_runs(service: listening.Listening) -> None:
+    """A conversation whose newest run was deleted is continued, with its backend and in its folder."""
+    service.project.say("prompt", text="Hello.")
+    async with service.client() as client:
+        await client.say("prompt", text="Hi!", backend="said")
+        first = (await client.until("turn_complete"))[0]
+        session_id = first["session_id"]
+        record = {"agent_session_id": session_id, "backend": "said", "working_dir": str(service.project.root)}
+        folder = f".control-room/{layout.agent_session_folder(session_id)}"
+        service.project.write(f"{folder}/session.json", json.dumps(record))
+        deleted = await service.http.delete(f"/api/runs/{first['run_id']}")
+        refusals = [await client.ask(order, session_id=session_id) for order in ("subscribe", "exit_recipe")]
+        await client.say("prompt", text="And again.", session_id=session_id)
+        second = await client.until("turn_complete")
+
+    assert deleted.status_code == 204, deleted.text
+    assert [refusal["code"] for refusal in refusals] == ["unknown_agent_session"] * 2
+    assert _without(second[:1], "seq", "run_id", "prompt") == _without([first], "seq", "run_id", "prompt")
 
 
 # -- one at a time
