@@ -156,6 +156,8 @@ async def watch(
             detail = await client.call(use_cases.show_run, run_id)
         if client.executes or detail["status"] in _AT_REST or held:
             return detail
+        # A service that stops ends its streams, but answers until its steps have ended.
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def _until_rest(

@@ -270,6 +270,41 @@ async def test_a_paused_run_is_shown_however_late_its_stream_begins(
     assert f"run {run_id} " in capsys.readouterr().out.splitlines()[0]
 
 
+class EndedStream(http_client.HttpClient):
+    """A client of a service that stops: it ends each stream at once, and still answers requests, which are counted."""
+
+    asked = 0
+
+    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield no event."""
+        for event in ():
+            yield event
+
+    async def call(self, wanted: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the answer of the service."""
+        self.asked += 1
+        return await super().call(wanted, *args, **kwargs)
+
+
+async def test_a_command_pauses_between_requests_to_a_service_that_stops(
+    service: served.Served, project: projects.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that follows a run asks a service that stops at intervals, and not as fast as it answers."""
+    monkeypatch.setattr(following, "_LOOK_SECONDS", served.WAIT_SECONDS)
+    project.say("draft", hang=True)
+    run_id = await service.start("draft", args=ARRIVAL)
+    await service.until(run_id, step="draft")
+
+    async def show(event: dict[str, Any]) -> None:
+        raise AssertionError(event)
+
+    async with EndedStream(str(service.http.base_url), None) as client:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(following.watch(client, run_id, show), 1)
+
+    assert client.asked <= 1
+
+
 async def test_a_command_reports_a_malformed_stream(project: projects.Project) -> None:
     """A command reports a malformed stream of events as an error of the server."""
 
