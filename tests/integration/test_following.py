@@ -277,7 +277,8 @@ class EndedStream(http_client.HttpClient):
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[dict[str, Any], None]:
         """Yield no event."""
-        for event in ():
+        no_events: tuple[dict[str, Any], ...] = ()
+        for event in no_events:
             yield event
 
     async def call(self, wanted: Any, *args: Any, **kwargs: Any) -> Any:
@@ -298,7 +299,8 @@ async def test_a_command_pauses_between_requests_to_a_service_that_stops(
     async def show(event: dict[str, Any]) -> None:
         raise AssertionError(event)
 
-    async with EndedStream(str(service.http.base_url), None) as client:
+    client = EndedStream(str(service.http.base_url), None)
+    async with client:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(following.watch(client, run_id, show), 1)
 
