@@ -71,8 +71,8 @@ class StoredAgentSessions:
 
     async def find(self, agent_session_id: str) -> agent_sessions.AgentSession | None:
         """Return the record of a session."""
-        found = await self._read(agent_session_id, _SESSION)
-        return None if found is None else _session(found, agent_session_id)
+        record = await self._read(agent_session_id, _SESSION)
+        return None if record is None else _session(record, agent_session_id)
 
     async def keep(self, session: agent_sessions.AgentSession) -> None:
         await self._replace(session.agent_session_id, _SESSION, dataclasses.asdict(session))
@@ -98,11 +98,11 @@ class StoredAgentSessions:
         await self._replace(agent_session_id, _CLAIM, {"agent_session_id": agent_session_id, "run_id": run_id})
 
     async def claimant(self, agent_session_id: str) -> str | None:
-        found = await self._read(agent_session_id, _CLAIM)
-        if found is None:
+        claim = await self._read(agent_session_id, _CLAIM)
+        if claim is None:
             return None
-        run_id = found.get("run_id")
-        if not isinstance(run_id, str) or found.get("agent_session_id") != agent_session_id:
+        run_id = claim.get("run_id")
+        if not isinstance(run_id, str) or claim.get("agent_session_id") != agent_session_id:
             raise _damaged(f"{_folder(agent_session_id)}/{_CLAIM}", "it does not say which run has the conversation")
         return run_id
 
@@ -126,8 +126,8 @@ class StoredAgentSessions:
     async def claims(self) -> list[tuple[str, str]]:
         """Return the claimed conversations, each with the run that claimed it last; damaged claims are left out."""
         names = await self._workers.run(lambda: self._disk.names(layout.AGENT_SESSIONS))
-        found = [await self._workers.run(functools.partial(self._claim_in, name)) for name in names]
-        return [claim for claim in found if claim is not None]
+        all_claims = [await self._workers.run(functools.partial(self._claim_in, name)) for name in names]
+        return [claim for claim in all_claims if claim is not None]
 
     async def forget(self, agent_session_id: str, run_id: str) -> bool:
         """Remove the record of a conversation, and return whether it is gone; not if a run uses it or has claimed it.

@@ -50,18 +50,18 @@ class Issues:
         self._folder = AsyncFolderLock(context.disk, layout.ISSUES, context.workers)
 
     async def open(self, issue: issues.Issue) -> None:
-        found = plain.plain(issue)
-        await self.change(found["issue_id"], lambda known: found if known is None else issues.again(known, found))
+        fields = plain.plain(issue)
+        await self.change(fields["issue_id"], lambda known: fields if known is None else issues.again(known, fields))
 
     async def change(self, issue_id: str, change: issues.Change) -> issues.Issue:
         """Change or create an issue; a change that has begun finishes even if the caller is cancelled."""
         return await worker_threads.uncut(self._change(issue_id, change))
 
     async def get(self, issue_id: str) -> issues.Issue:
-        found = await self._context.workers.run(lambda: _read(self._context.disk, issue_id))
-        if found is None:
+        content = await self._context.workers.run(lambda: _read(self._context.disk, issue_id))
+        if content is None:
             raise _unknown(issue_id)
-        return issues.whole(found)
+        return issues.whole(content)
 
     async def list(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
         """Return issues, newest first.

@@ -37,19 +37,19 @@ def check(files: Disk, path: Path) -> int | None:
         content = files.read(FILE)
     except FileNotFoundError:
         return None
-    found, version = _mark_in(content)
-    if found is None:
+    layout, version = _mark_in(content)
+    if layout is None:
         message = f"{path / FILE} does not say which layout the data directory has; put it back from a copy"
         raise errors.ConfigurationError(message, code="data_directory_unusable")
-    if found > LAYOUT:
+    if layout > LAYOUT:
         message = (
-            f"the data directory {path} has layout {found}, written by Control Room {version}; this is Control Room"
+            f"the data directory {path} has layout {layout}, written by Control Room {version}; this is Control Room"
             f" {app.__version__}, which knows layouts up to {LAYOUT}. Use Control Room {version} or later, or a copy of"
             " the data directory from before that upgrade"
         )
-        detail = {"layout": found, "written_by": version, "known": LAYOUT}
+        detail = {"layout": layout, "written_by": version, "known": LAYOUT}
         raise errors.ConfigurationError(message, code="data_directory_newer", detail=detail)
-    return found
+    return layout
 
 
 def write(files: Disk, layout: int = LAYOUT) -> None:

@@ -65,7 +65,7 @@ class Plans:
         if not layout.can_have_plan(session_id):
             return None
         known = self._known.get(session_id)
-        found = await self._context.workers.run(lambda: _found(self._context.disk, session_id, known))
+        found = await self._context.workers.run(lambda: _read_if_changed(self._context.disk, session_id, known))
         if found is None:
             return None
         self._remember(found)
@@ -235,7 +235,7 @@ def _log_damage(name: str, head: _Head) -> None:
         _log.warning("%s/%s/%s cannot be read as a plan", layout.PLANS, name, layout.PLAN)
 
 
-def _found(files: Disk, session_id: str, known: _Known | None) -> _Known | None:
+def _read_if_changed(files: Disk, session_id: str, known: _Known | None) -> _Known | None:
     try:
         # Before the content: a file that changes during the read is read again next time.
         signature = files.signature(layout.plan_file(session_id))
@@ -251,7 +251,7 @@ def _found(files: Disk, session_id: str, known: _Known | None) -> _Known | None:
 
 def _expect(files: Disk, known: plans.Plan, kept: _Known | None) -> None:
     """Refuse to continue if a plan's file differs from the known plan."""
-    found = _found(files, known.session_id, kept)
+    found = _read_if_changed(files, known.session_id, kept)
     if found is None or not _says_the_same(found.plan, known):
         message = f"the file of the plan {known.session_id} was changed by another program; it is left as it is"
         raise errors.Conflict(message, code=plans.CHANGED, detail={"session_id": known.session_id})

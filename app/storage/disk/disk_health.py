@@ -65,19 +65,19 @@ def reason_of(error: OSError) -> str:
 def is_full(folder: Path) -> bool:
     """Return whether the disk of a folder lacks the room for opening a data directory."""
     try:
-        found = os.statvfs(folder)
+        volume = os.statvfs(folder)
     except OSError:
         return False
-    return found.f_bavail * found.f_frsize < _LEAST_BYTES or (found.f_files > 0 and found.f_favail == 0)
+    return volume.f_bavail * volume.f_frsize < _LEAST_BYTES or (volume.f_files > 0 and volume.f_favail == 0)
 
 
 def space(folder: Path) -> tuple[int | None, int]:
     """Return the free space on the disk of a folder, None if unknown, and the least that a data directory needs."""
     try:
-        found = os.statvfs(folder)
+        volume = os.statvfs(folder)
     except OSError:
         return None, _LEAST_BYTES
-    return found.f_bavail * found.f_frsize, _LEAST_BYTES
+    return volume.f_bavail * volume.f_frsize, _LEAST_BYTES
 
 
 def unusable(path: Path, error: OSError) -> errors.ConfigurationError:

@@ -25,11 +25,11 @@ def migrate(database: Database, connection: Connection) -> None:
         errors.ConfigurationError: `store_newer` or `store_unusable`.
     """
     _check_server(database, connection)
-    found = _found(connection)
-    if found == HEAD:
+    version = _version_of(connection)
+    if version == HEAD:
         return
-    if found is not None and found not in _known():
-        raise _newer(database, found)
+    if version is not None and version not in _known():
+        raise _newer(database, version)
     # The migrations record their version in a table of the schema.
     with connection.transaction():
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
@@ -43,10 +43,10 @@ def identity(database: Database, connection: Connection) -> str:
         errors.ConfigurationError: `store_newer`, or `store_unusable` if it is not of this version.
     """
     _check_server(database, connection)
-    found = _found(connection)
-    if found is not None and found not in _known():
-        raise _newer(database, found)
-    row = connection.execute(f"SELECT identity FROM {SCHEMA}.store").fetchone() if found == HEAD else None
+    version = _version_of(connection)
+    if version is not None and version not in _known():
+        raise _newer(database, version)
+    row = connection.execute(f"SELECT identity FROM {SCHEMA}.store").fetchone() if version == HEAD else None
     if row is None:
         message = f"there is no store of this version in {database.shown} yet; start its service once"
         raise errors.ConfigurationError(message, code="store_unusable")
@@ -55,7 +55,7 @@ def identity(database: Database, connection: Connection) -> str:
 
 def holder(connection: Connection) -> dict[str, Any]:
     """Return the last owner of the store: `pid`, `host`, `since`, `shared`; empty if unknown."""
-    if _found(connection) is None:
+    if _version_of(connection) is None:
         return {}
     row = connection.execute(f"SELECT holder FROM {SCHEMA}.store").fetchone()
     known = json.loads(row[0]) if row is not None and row[0] else {}
@@ -93,7 +93,7 @@ def _check_server(database: Database, connection: Connection) -> None:
         raise errors.ConfigurationError(message, code="store_unusable")
 
 
-def _found(connection: Connection) -> str | None:
+def _version_of(connection: Connection) -> str | None:
     row = connection.execute("SELECT to_regclass(%s)", (f"{SCHEMA}.alembic_version",)).fetchone()
     if row is None or row[0] is None:
         return None
@@ -101,12 +101,12 @@ def _found(connection: Connection) -> str | None:
     return None if version is None else str(version[0])
 
 
-def _newer(database: Database, found: str) -> errors.ConfigurationError:
+def _newer(database: Database, version: str) -> errors.ConfigurationError:
     message = (
-        f"the store {database.shown} has tables of a later version ({found}); this is Control Room {app.__version__}."
+        f"the store {database.shown} has tables of a later version ({version}); this is Control Room {app.__version__}."
         " Use the version that wrote it, or a copy of the database from before that upgrade"
     )
-    return errors.ConfigurationError(message, code="store_newer", detail={"found": found, "known": HEAD})
+    return errors.ConfigurationError(message, code="store_newer", detail={"found": version, "known": HEAD})
 
 
 def _known() -> set[str]:

@@ -67,15 +67,15 @@ class Admission:
         """
         # A crash between a run's folder and its row must not hide its key.
         await self._reconciliation.once()
-        found = await self._context.index.find_key(idempotency_key)
-        if found is None:
+        row = await self._context.index.find_key(idempotency_key)
+        if row is None:
             await self._reconciliation.unread.make_sure()
-            found = await self._context.index.find_key(idempotency_key)
-        if found is None:
+            row = await self._context.index.find_key(idempotency_key)
+        if row is None:
             return None
-        if found.request_sha256 != request_sha256:
-            raise _conflict(found)
-        return found.summary.run_id
+        if row.request_sha256 != request_sha256:
+            raise _conflict(row)
+        return row.summary.run_id
 
     async def write_fault(self) -> errors.StorageFault | None:
         """Return why writes fail; after a failure, try to write the pending rows and a small file."""
@@ -108,8 +108,8 @@ class Admission:
     async def _refuse_full(self, start: runs.RunStart, wanted: Concurrency) -> None:
         await self._reconciliation.unread.make_sure()
         query = stores.RunQuery(concurrency_key=wanted.key, status=_UNFINISHED, limit=stores.PAGE)
-        found = [run for run in await self._context.index.list_runs(query) if run.owner != "foreign"]
-        busy = [run.run_id for run in reversed(found) if run.run_id != start.parent_run_id]
+        under_way = [run for run in await self._context.index.list_runs(query) if run.owner != "foreign"]
+        busy = [run.run_id for run in reversed(under_way) if run.run_id != start.parent_run_id]
         if len(busy) >= wanted.limit:
             more = f" and {printable.counted(len(busy) - 1, 'more run')}" if len(busy) > 1 else ""
             message = f"run {busy[0]}{more} with the concurrency key {wanted.key!r} must end first"
@@ -117,7 +117,7 @@ class Admission:
             raise errors.Conflict(message, code="concurrency_limit", detail=detail | {"run_ids": busy[:_NAMED]})
 
 
-def _conflict(found: IndexedRun) -> errors.Conflict:
-    run_id = found.summary.run_id
+def _conflict(row: IndexedRun) -> errors.Conflict:
+    run_id = row.summary.run_id
     message = f"the idempotency key belongs to another request, which made run {run_id}"
     return errors.Conflict(message, code="idempotency_conflict", detail={"run_id": run_id})

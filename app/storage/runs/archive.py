@@ -146,11 +146,11 @@ class Archive:
                 with contextlib.suppress(errors.StorageFault):
                     await log.flush()
         place = await self._context.index.find_receipt(receipt_id)
-        found = await self._context.workers.run(lambda: self._receipt_at(place)) if place else None
-        if found is None:
+        receipt = await self._context.workers.run(lambda: self._receipt_at(place)) if place else None
+        if receipt is None:
             message = f"there is no receipt {receipt_id!r:.80}"
             raise errors.NotFound(message, code="receipt_not_found", detail={"receipt_id": receipt_id[:80]})
-        return found
+        return receipt
 
     async def list_receipts(self, query: receipts.ReceiptQuery) -> list[receipts.ListedReceipt]:
         """Return a page of receipts, including those that open runs have queued."""
@@ -174,14 +174,14 @@ class Archive:
             errors.NotFound: no receipt has that id.
             errors.Conflict: `receipt_altered`.
         """
-        found = await self.receipt(receipt_id)
+        receipt = await self.receipt(receipt_id)
         place = await self._context.index.find_receipt(receipt_id)
         filed_under = place.session_id if place else ""
-        wrong = await self._context.workers.run(lambda: receipt_files.flaw(self._context.disk, found, filed_under))
+        wrong = await self._context.workers.run(lambda: receipt_files.flaw(self._context.disk, receipt, filed_under))
         if wrong is not None:
             message = f"the receipt {receipt_id} {wrong}"
             raise errors.Conflict(message, code="receipt_altered", detail={"receipt_id": receipt_id})
-        return found
+        return receipt
 
     async def _log_missing_end(self, run_id: str, last: _Events) -> None:
         # If a disk lost the last events of a finished run, no later opening restores them.
@@ -192,13 +192,13 @@ class Archive:
             _log.error("the run %s has ended, and its last events are missing", run_id)
 
     def _receipt_at(self, place: ReceiptPlace) -> dict[str, Any] | None:
-        found = receipt_files.read_at(self._context.disk, place)
-        if found is None:
+        receipt = receipt_files.read_at(self._context.disk, place)
+        if receipt is None:
             # The file has lost it, and a finished run is not opened again to restore it: the journal still proves it.
             _log.error("the receipt %s of run %s is rebuilt", place.receipt_id, place.run_id)
             with contextlib.suppress(errors.NotFound, errors.JournalCorrupt):
-                found = self._proven_again(place)
-        return found
+                receipt = self._proven_again(place)
+        return receipt
 
     def _proven_again(self, place: ReceiptPlace) -> dict[str, Any] | None:
         known = authority.read(self._context.disk, place.run_id)

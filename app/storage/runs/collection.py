@@ -31,27 +31,27 @@ def collect(
     Raises:
         errors.Unavailable: object storage does not answer.
     """
-    found = maintenance_port.Collected(
+    counts = maintenance_port.Collected(
         dry_run=dry_run, older_than_seconds=0, objects=0, unnamed=0, size_bytes=0, removed=0, more=False
     )
     if context.objects is None:
-        return found
+        return counts
     bucket = context.objects.bucket
     try:
         for run_id, objects in _by_run(bucket.all(f"{layout.RUNS}/")):
-            found["objects"] += len(objects)
+            counts["objects"] += len(objects)
             old = [one for one in objects if one.changed_at < before]
             if not old or run_id in opened:
                 continue
-            unnamed = _swept(context, run_id, old, most=_MOST - found["unnamed"], dry_run=dry_run)
-            found["unnamed"] += len(unnamed)
-            found["size_bytes"] += sum(one.size_bytes for one in unnamed)
-            if found["unnamed"] >= _MOST:
-                found["more"] = True
+            unnamed = _swept(context, run_id, old, most=_MOST - counts["unnamed"], dry_run=dry_run)
+            counts["unnamed"] += len(unnamed)
+            counts["size_bytes"] += sum(one.size_bytes for one in unnamed)
+            if counts["unnamed"] >= _MOST:
+                counts["more"] = True
                 break
     except OSError as error:
         raise errors.Unavailable(str(error.strerror), code="blobs_away") from error
-    return {**found, "removed": 0 if dry_run else found["unnamed"]}
+    return {**counts, "removed": 0 if dry_run else counts["unnamed"]}
 
 
 def _by_run(objects: Iterable[Found]) -> Iterator[tuple[str, list[Found]]]:

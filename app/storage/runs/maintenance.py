@@ -58,10 +58,10 @@ class Maintenance(Inspection):
 
         before = clock.before(self._context.clock.now(), older_than_seconds)
         opened = frozenset(self._opener.logs)
-        found = await self._context.workers.run(
+        counts = await self._context.workers.run(
             lambda: collection.collect(self._context, opened, before, dry_run=dry_run)
         )
-        return {**found, "older_than_seconds": older_than_seconds}
+        return {**counts, "older_than_seconds": older_than_seconds}
 
     async def show(self, run_id: str) -> None:
         """Write the snapshots of a run now, if it is open in this store."""

@@ -79,11 +79,11 @@ class StoredRuns:
 
     async def read(self, run_id: str) -> stores.Loaded:
         """Read a run without locking or changing it, and update its row from its folder."""
-        parts, found = self._parts, await self._parts.context.index.get_run(run_id)
-        doubted = found is not None and found.summary.error_code == errors.JournalCorrupt.default_code
+        parts, row = self._parts, await self._parts.context.index.get_run(run_id)
+        doubted = row is not None and row.summary.error_code == errors.JournalCorrupt.default_code
         loaded = await parts.folders.read(run_id, deep=doubted)
-        if found is not None:
-            await parts.rechecks.note_sound(found.summary, loaded)
+        if row is not None:
+            await parts.rechecks.note_sound(row.summary, loaded)
         return loaded
 
     async def read_lines(self, run_id: str, first: int, count: int) -> list[records.Record]:
@@ -96,8 +96,8 @@ class StoredRuns:
     async def read_sound(self, run_ids: Sequence[str]) -> list[stores.Loaded]:
         """Read runs together, in one job; runs that need a repair or a person are left out."""
         disk = self._parts.context.disk
-        found = await self._parts.context.workers.run(lambda: [missing_lines.sound(disk, run_id) for run_id in run_ids])
-        return [loaded for loaded in found if loaded is not None]
+        sound = await self._parts.context.workers.run(lambda: [missing_lines.sound(disk, run_id) for run_id in run_ids])
+        return [loaded for loaded in sound if loaded is not None]
 
     # -- the content of a run's folder
 
@@ -142,10 +142,10 @@ class StoredRuns:
         return run_id in self._parts.context.ended
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
-        found = await self._parts.reconciliation.list_runs(query)
-        if await self._parts.rechecks.check(found):
-            found = await self._parts.reconciliation.list_runs(query)
-        return found
+        summaries = await self._parts.reconciliation.list_runs(query)
+        if await self._parts.rechecks.check(summaries):
+            summaries = await self._parts.reconciliation.list_runs(query)
+        return summaries
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
         await self._parts.reconciliation.compare()
@@ -155,8 +155,8 @@ class StoredRuns:
         parts = self._parts
         await parts.reconciliation.once()
         await parts.reconciliation.unread.make_sure()
-        found = await parts.context.index.list_unfinished(key_prefix)
-        return [run.run_id for run in found if not self.lags(run.run_id)]
+        unfinished = await parts.context.index.list_unfinished(key_prefix)
+        return [run.run_id for run in unfinished if not self.lags(run.run_id)]
 
     async def count_by_status(self) -> dict[str, int]:
         """Return how many runs are in each state that occurs."""

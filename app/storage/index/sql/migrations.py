@@ -36,14 +36,14 @@ def migrate(engine: Engine) -> bool:
 
     with sessions.writing(engine) as session:
         connection = session.connection
-        found = _version(connection)
-        if found is None and connection.dialect.name == "sqlite":
+        version = _version(connection)
+        if version is None and connection.dialect.name == "sqlite":
             _create(session)
-        elif found is None or (found != HEAD and found in _known()):
+        elif version is None or (version != HEAD and version in _known()):
             upgrade(connection)
-        elif found == HEAD:
+        elif version == HEAD:
             session.execute(DATE_LABELS)
-        return found is None
+        return version is None
 
 
 def statements_of(connection: Connection) -> str:

@@ -50,16 +50,16 @@ class SqliteFile:
 
     def migrate(self) -> bool:
         with self.writing() as session:
-            found = _version(session)
+            version = _version(session)
             # A new file gets the newest tables at once, without the migrations.
-            if found is None:
+            if version is None:
                 for statement in migrations.statements():
                     session.execute(statement)
                 session.execute(migrations.NOTE_VERSION, {"version": migrations.HEAD})
-            elif found == migrations.HEAD:
+            elif version == migrations.HEAD:
                 session.execute(migrations.DATE_LABELS)
-        if found in (None, migrations.HEAD):
-            return found is None
+        if version in (None, migrations.HEAD):
+            return version is None
         # Imported only for tables of another version; those of an earlier one are migrated.
         from app.storage.index.sql import servers
 
