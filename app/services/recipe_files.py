@@ -54,7 +54,7 @@ class Shared:
 
 
 @contextmanager
-def looked_at(name: str, dialect: str) -> Iterator[None]:
+def confine_errors(name: str, dialect: str) -> Iterator[None]:
     """Confine an error in a language's code to the one recipe that caused it; the log contains the place.
 
     Raises:
@@ -83,7 +83,7 @@ def compose(dialect: ports.Dialect, source: str, shared: Shared, stem: str) -> p
     if not isinstance(dialect, ports.ComposingDialect):
         return ports.Composition(source=source)
     try:
-        with looked_at(stem, dialect.name):
+        with confine_errors(stem, dialect.name):
             return dialect.compose(source, shared.read)
     except errors.InputRefused as error:
         return ports.Composition(source=source, flaws=error.flaws)
@@ -329,7 +329,7 @@ class RecipeFiles:
 
     def _unlikeness(self, name: str, path: Path, source: str) -> tuple[int, int]:
         try:
-            with looked_at(path.stem, name):
+            with confine_errors(path.stem, name):
                 flaws: Sequence[errors.Flaw] = self._dialects[name].flaws(source, path.stem, library.Library())
         except errors.InputRefused as error:
             flaws = error.flaws
@@ -346,7 +346,7 @@ def parsed(
 ) -> tuple[library.Recipe | None, tuple[errors.Flaw, ...]]:
     """Return the recipe in a text, or None and its flaws."""
     try:
-        with looked_at(stem, dialect.name):
+        with confine_errors(stem, dialect.name):
             recipe = dialect.parse(composed.source, stem)
     except errors.InputRefused as error:
         return None, all_flaws(composed.flaws, composed.located(error.flaws))

@@ -39,7 +39,7 @@ class RecipeVersion:
     def flaws(self) -> tuple[errors.Flaw, ...]:
         """Return every flaw that appears only together with the library."""
         try:
-            with recipe_files.looked_at(self.recipe.recipe_id, self.recipe.dialect):
+            with recipe_files.confine_errors(self.recipe.recipe_id, self.recipe.dialect):
                 return tuple(self._dialect.check(self.recipe, self.definition_cache))
         except errors.InputRefused as error:
             return error.flaws
@@ -56,7 +56,7 @@ class RecipeVersion:
         Raises:
             errors.RecipeInvalid: `dialect_fault`.
         """
-        with recipe_files.looked_at(self.recipe.recipe_id, self.recipe.dialect):
+        with recipe_files.confine_errors(self.recipe.recipe_id, self.recipe.dialect):
             _ = self._encoded, self._validator
 
     def fit(
@@ -90,7 +90,7 @@ class RecipeVersion:
     def _uses(self, args: Mapping[str, plain.Json]) -> tuple[library.Use, ...]:
         if not isinstance(self._dialect, ports.AskingDriver):
             return ()
-        with recipe_files.looked_at(self.recipe.recipe_id, self.recipe.dialect):
+        with recipe_files.confine_errors(self.recipe.recipe_id, self.recipe.dialect):
             return tuple(self._dialect.uses(self.recipe, self.definition_cache, args))
 
     @functools.cached_property

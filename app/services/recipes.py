@@ -332,7 +332,7 @@ class Catalogue:
         if not composed.source:
             return composed.flaws
         try:
-            with recipe_files.looked_at(stem, dialect):
+            with recipe_files.confine_errors(stem, dialect):
                 found: Iterable[errors.Flaw] = self._dialects[dialect].flaws(composed.source, stem, definition_cache)
         except errors.InputRefused as error:
             found = error.flaws

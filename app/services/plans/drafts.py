@@ -41,8 +41,8 @@ class Drafts:
             return request
         start: runs.RunStart = await self._starter.prepare(request)
         known = {name: start.args[name] for name in names if name in start.args}
-        looked_at = {name: _newest(value, drafts) for name, value in known.items()}
-        return request if looked_at == known else dataclasses.replace(request, args={**request.args, **looked_at})
+        newest = {name: _newest(value, drafts) for name, value in known.items()}
+        return request if newest == known else dataclasses.replace(request, args={**request.args, **newest})
 
     async def _drafts(self, session_id: str) -> dict[str, str]:
         """Return the drafts of a session, by the path that they replace."""
