@@ -7,12 +7,13 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, cast
 
 from app import bootstrap, errors, settings
-from app.cli import terminal
+from app.cli import options, terminal
 from app.cli.client import Access, JsonObject, P, T, UseCase
+from app.domain import states
 
 if TYPE_CHECKING:
     from app.engine import stores
-    from app.services import workspaces
+    from app.services import requests, workspaces
     from app.worker import stop_signals
 
 _AWAY = ("store_away", "store_unusable")
@@ -72,6 +73,21 @@ class FolderClient:
             yield [dict(report) for report in found.reports]
             if (cursor := found.cursor) is None:
                 return
+
+    def refuse_left(self, started: requests.Started) -> None:
+        """Refuse a repeated start whose run was left unfinished: nothing would happen to it while it is followed.
+
+        Raises:
+            errors.WrongState: no process executes the run.
+        """
+        if not started.existed or started.status not in (states.RunState.PENDING, states.RunState.RUNNING):
+            return
+        surroundings = self.application.explanations.surroundings
+        if surroundings.service() is not None or surroundings.is_executed(started.run_id) is not False:
+            return
+        error = errors.WrongState(f"run {started.run_id} of this key was left unfinished, and no process executes it")
+        error.add_note(f"continue it with: {options.led(f'control-room runs resume {started.run_id}')}")
+        raise error
 
     async def claim_workspace(self, run_id: str) -> stores.RunSummary:
         """Claim the workspace of a run that is to continue here, if it is exclusive; return the run's row.

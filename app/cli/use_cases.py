@@ -30,6 +30,7 @@ async def start_run(folder: FolderClient, request: requests.StartRequest) -> Jso
     keyed = request.concurrency and request.concurrency.without_waiting()
     own = dataclasses.replace(request, owner="process", concurrency=keyed)
     started = await application.runs.start(own, author=authors.LOCAL)
+    folder.refuse_left(started)
     return {"run_id": started.run_id, "status": started.status.value}
 
 
@@ -162,7 +163,9 @@ async def repair_run(folder: FolderClient, run_id: str) -> JsonObject:
 async def confer(folder: FolderClient, new: conferences.NewConference) -> JsonObject:
     """Start a conference that belongs to this process."""
     own = dataclasses.replace(new, owner="process")
-    return (await folder.application.conferences.start(own, authors.LOCAL)).to_json()
+    started = await folder.application.conferences.start(own, authors.LOCAL)
+    folder.refuse_left(started)
+    return started.to_json()
 
 
 # -- gates

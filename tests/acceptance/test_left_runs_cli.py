@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import signal
 from pathlib import Path
 from typing import Any
@@ -72,6 +74,24 @@ def test_a_dry_run_agrees_with_the_resume_in_each_state(project: programs.Projec
     assert left == (True, "")
     assert not done[0]
     assert done[1] in again.stderr
+
+
+def test_a_repeated_start_of_a_run_that_was_left_names_the_resume(project: programs.Project) -> None:
+    """A start whose run a killed command has left is not followed without end: it is refused, and names the resume."""
+    words = ("run", "slow", "--idempotency-key", "key-1")
+    with processes.start("app", *words, environ=programs.environment(project), folder=project.path) as begun:
+        assert begun.stdout is not None
+        run_id = begun.stdout.readline().split()[1]
+        begun.send_signal(signal.SIGKILL)
+        begun.wait()
+    refused = programs.control_room(*words, "--project", project.path, code=1)
+    (project.path / "go").touch()
+    (order,) = re.findall(r"continue it with: control-room (.*)", refused.stderr)
+    programs.control_room(*shlex.split(order))
+    repeated = programs.control_room(*words, project=project)
+
+    assert f"run {run_id} of this key was left unfinished" in refused.stderr
+    assert f"run {run_id} done" in repeated.stdout
 
 
 def test_a_run_whose_folder_was_gone_is_paused_everywhere(project: programs.Project) -> None:
