@@ -135,6 +135,6 @@ def _named(view: views.RunView) -> str | None:
 def conversation(start: runs.RunStart) -> str | None:
     """Return the conversation in which a run begins; None if it has none."""
     named = conversation_claims.continued(start)
-    if named is not None or start.dialect != DIALECT:
-        return named
-    return runs.agent_session_id(start.run_id, 0)
+    if named is None and start.dialect == DIALECT:
+        named = runs.agent_session_id(start.root_id, 0)
+    return None if named is None else start.conversation(named)

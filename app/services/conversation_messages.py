@@ -68,10 +68,13 @@ class Narrator:
 
     Args:
         agent_session_id: Conversation that the run begins in.
+        used: Returns the conversation that the run uses where its driver names one.
         plain_prompt: Whether the run is a single prompt without a recipe.
     """
 
-    def __init__(self, run_id: str, agent_session_id: str | None, *, plain_prompt: bool) -> None:
+    def __init__(
+        self, run_id: str, agent_session_id: str | None, used: Callable[[str], str] = str, *, plain_prompt: bool
+    ) -> None:
         self.run_id = run_id
         """The run."""
         self.agent_session_id = agent_session_id
@@ -81,6 +84,7 @@ class Narrator:
         self.over = False
         """Whether the run's end was reported."""
         self._plain = plain_prompt
+        self._used = used
         self._recipe: dict[str, plain.Json] = {}
         self._outcome: dict[str, plain.Json] = _NO_OUTCOME
         self._cancelled = False
@@ -151,7 +155,7 @@ class Narrator:
     def _noted(self, data: _Object) -> list[Message]:
         note = _NOTES.get(str(data.get("event")))
         if "sessionId" in data:
-            self.agent_session_id = data["sessionId"]
+            self.agent_session_id = self._used(str(data["sessionId"]))
         if note is None:
             return []
         # A step that a driver announces after a cancel is never performed, so it has not begun.
@@ -181,7 +185,7 @@ class Narrator:
         return [self._exited(RESTARTED, None, self._outcome)]
 
     def _recipe_restarted(self, data: _Object) -> list[Message]:
-        fields = {"session_id": data.get("fromSessionId")}
+        fields = {"session_id": self._used(str(data.get("fromSessionId")))}
         return [Message(type="turn_complete", fields=fields, seq=self.seq, run_id=self.run_id)]
 
     def _recipe_exited(self, data: _Object) -> list[Message]:

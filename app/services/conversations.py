@@ -75,7 +75,7 @@ class ConversationService:
         """Start a recipe in a new conversation or in an existing one.
 
         Raises:
-            errors.RequestInvalid: as for any run, or `wrong_dialect`.
+            errors.RequestInvalid: as for any run, `wrong_dialect`, or `message_invalid` for two conversations.
             errors.Conflict: `session_locked`, `idempotency_conflict`.
             errors.WriteFailed: the disk is full or failing.
         """
@@ -85,6 +85,8 @@ class ConversationService:
             message = f"{recipe_id} is a recipe of the dialect {entry.dialect}; here those of {DIALECT} are started"
             flaw = errors.Flaw(path="$.recipe_id", code="wrong_dialect", message=message)
             raise errors.RequestInvalid(message, code="wrong_dialect", flaws=[flaw])
+        if agent_session_id not in (None, args.get(conversation_claims.ARGUMENT, agent_session_id)):
+            raise errors.RequestInvalid("$.session_id: differs from the value in args", code="message_invalid")
         own = {conversation_claims.ARGUMENT: agent_session_id} if agent_session_id is not None else {}
         request = StartRequest(
             recipe_id=recipe_id, args={**args, **own}, working_dir=working_dir, idempotency_key=idempotency_key
@@ -165,7 +167,7 @@ class ConversationService:
             errors.NotFound, errors.JournalCorrupt: the run does not exist, or is damaged.
         """
         start = (await self._runs.reader.view(run_id)).start
-        narrator = Narrator(run_id, conversation(start), plain_prompt=start.dialect == prompt.NAME)
+        narrator = Narrator(run_id, conversation(start), start.conversation, plain_prompt=start.dialect == prompt.NAME)
         async with aclosing(await self._runs.stream(run_id)) as batches:
             async for batch in batches:
                 # From the first event on, since the content of a message depends on earlier events.
@@ -194,7 +196,9 @@ class ConversationService:
     async def _begin(
         self, request: StartRequest, own: RecipeVersion | None = None, author: Author | None = None
     ) -> Begun:
-        named: str | None = request.args.get(conversation_claims.ARGUMENT)
+        given = request.args.get(conversation_claims.ARGUMENT)
+        # The arguments of a client have not been checked yet; a value of another type is refused with them.
+        named = given if isinstance(given, str) else None
         newest = await self._find_newest(named) if named is not None else None
         before = None if newest is None else await self._runs.reader.view(newest)
         # After the newest run was found, which may be the repeated one.
@@ -293,9 +297,9 @@ def _asked(record: records.Record) -> str | None:
 
 
 def _speaks(view: views.RunView, agent_session_id: str) -> bool:
-    present = (view.board.progress.machine or {}).get("sessionId")
-    named = present if isinstance(present, str) else conversation(view.start)
-    return not view.status.finished and named is not None and agent_session_id == view.start.conversation(named)
+    named = (view.board.progress.machine or {}).get("sessionId")
+    present = view.start.conversation(named) if isinstance(named, str) else conversation(view.start)
+    return not view.status.finished and agent_session_id == present
 
 
 def _repeats(request: StartRequest, found: runs.RunStart) -> bool:

@@ -196,6 +196,20 @@ async def test_a_recipe_that_cannot_be_started(service: listening.Listening, fie
     assert quiet
 
 
+@pytest.mark.parametrize(
+    ("args", "code"), [({"agent_session_id": 5}, "args_invalid"), ({"agent_session_id": "another"}, "message_invalid")]
+)
+async def test_a_conversation_in_the_arguments(service: listening.Listening, args: dict[str, Any], code: str) -> None:
+    """A conversation in the arguments that is not a text, or not that of the message, is refused."""
+    named = {} if code == "args_invalid" else {"session_id": "one"}
+    async with service.client() as client:
+        answer = await client.ask(
+            "start_recipe", recipe_id="review-and-commit", args=args | {"backend": "said"}, **named
+        )
+
+    assert (answer["type"], answer["code"]) == ("recipe_error", code)
+
+
 # -- plain prompts
 
 

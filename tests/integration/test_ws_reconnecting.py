@@ -197,6 +197,29 @@ async def test_a_conversation_after_a_restart_is_found_again(project: Project) -
     assert told == second
 
 
+async def test_a_fork_is_reported_in_its_own_conversation(service: listening.Listening) -> None:
+    """The messages of a fork name the conversation that it uses, and clients of its source's do not receive them."""
+    service.project.say("code-review", text=says("no-issues"))
+    service.project.say("commit", text=says("committed"))
+    async with service.client() as client:
+        await client.say("start_recipe", **STARTED)
+        source = (await client.until("turn_complete"))[0]
+        answer = await service.http.post(f"/api/runs/{source['run_id']}/fork", json={"from": "commit"})
+        fork = await service.until(answer.json()["run_id"], "done")
+        quiet = await client.silence()
+    own = fork["machine"]["sessionId"]
+    told = await _whole(service, session_id=own)
+    async with service.client() as client:
+        await client.say("prompt", text="And?", session_id=told[-1]["session_id"])
+        after = await client.until("turn_complete")
+
+    assert quiet
+    assert {message["session_id"] for message in told} == {own}
+    assert own != source["session_id"]
+    assert {message["run_id"] for message in told} == {fork["run_id"]}
+    assert {message["session_id"] for message in after} == {own}
+
+
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
