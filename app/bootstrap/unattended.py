@@ -91,17 +91,11 @@ def unattended_of(
     time, ids = platform.clock, platform.ids
     trigger_repository = repository.TriggerRepository(store.documents(layout.TRIGGERS), store.audit)
     trigger_firing = firing.Firing(repository=trigger_repository, runs=use_cases, store=store, clock=time)
-
-    def declared(recipe_id: str) -> frozenset[str] | None:
-        # Only a closed schema determines which arguments do not exist.
-        schema = definitions.catalogue.get(recipe_id).recipe.args_schema
-        return arguments.declared(schema) if schema.get("additionalProperties", False) is False else None
-
     orders = triggers.Triggers(
         repository=trigger_repository,
         firing=trigger_firing,
         starter=definitions.starter,
-        declared=declared,
+        declared=functools.partial(_declared, definitions),
         workspaces=definitions.workspaces,
         clock=time,
         ids=ids,
@@ -203,3 +197,9 @@ def _senders(
         "email": senders.LateSender(mail, senders.mail_lacks(given.smtp_url, given.mail_from)),
         "command": senders.CommandSender(processes.run, config.project.project, masker),
     }
+
+
+def _declared(definitions: Definitions, recipe_id: str) -> frozenset[str] | None:
+    # Only a closed schema determines which arguments do not exist.
+    schema = definitions.catalogue.get(recipe_id).recipe.args_schema
+    return arguments.declared(schema) if schema.get("additionalProperties", False) is False else None
