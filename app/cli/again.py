@@ -56,9 +56,7 @@ async def preview_order(
     as_it_was = order == "resume" and surroundings.service() is None
     as_it_was = as_it_was and await application.runs.continues_as_it_was(run_id, request.resume())
     return (
-        await application.runs.previews.report(
-            run_id, order, request, as_it_was=as_it_was, is_executed=bool(is_executed)
-        )
+        await application.runs.previews.report(run_id, order, request, as_it_was=as_it_was, is_executed=is_executed)
     ).to_json()
 
 
