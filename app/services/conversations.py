@@ -173,8 +173,8 @@ class ConversationService:
                 # From the first event on, since the content of a message depends on earlier events.
                 for event in batch.events:
                     for message in narrator.messages_of(event):
-                        if event.seq > after:
-                            yield await self._whole(message)
+                        if event.seq > after and (whole := await self._whole(message)) is not None:
+                            yield whole
         if narrator.over and narrator.seq <= after:
             yield narrator.rest()
 
@@ -279,11 +279,14 @@ class ConversationService:
 
     # -- messages
 
-    async def _whole(self, message: Message) -> Message:
+    async def _whole(self, message: Message) -> Message | None:
+        """Return a message with its reply; None if a repair of the run has cut that off."""
         if message.position is None:
             return message
         assert message.run_id is not None
         lines, _ = await self._runs.steps_page(message.run_id, after=message.position - 1, limit=1)
+        if not lines:
+            return None
         record = lines[0]
         text = record.output if record.blob is None else await self._store.read_blob(message.run_id, record.blob)
         return message.with_reply(text, _asked(record))

@@ -197,6 +197,29 @@ async def test_a_conversation_after_a_restart_is_found_again(project: Project) -
     assert told == second
 
 
+async def test_a_repaired_run_is_followed(project: Project) -> None:
+    """A client of a run whose last reply a repair has cut off receives the others, and the new one once it is given."""
+    project.say("code-review", text=says("no-issues"))
+    project.say("commit", text=says("committed"))
+    async with listening.on_a_port(project) as service, service.client() as client:
+        await client.say("start_recipe", **STARTED)
+        begun = (await client.until("turn_complete"))[0]
+    journal = project.data / "runs" / begun["run_id"] / "steps.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(lines[:-1]) + lines[-1].replace("commit", "damage"))
+    async with listening.on_a_port(project) as service, service.client() as client:
+        repaired = await service.http.post(f"/api/runs/{begun['run_id']}/repair", json={})
+        await client.say("subscribe", session_id=begun["session_id"])
+        before = await client.until("turn_complete")
+        await service.http.post(f"/api/runs/{begun['run_id']}/unpause")
+        after = await client.until("turn_complete")
+
+    assert repaired.json()["status"] == "paused"
+    assert [message["step"] for message in before if message["type"] == "response"] == ["code-review"]
+    assert [message["step"] for message in after if message["type"] == "response"] == ["commit"]
+    assert {message["type"] for message in (*before, *after)}.isdisjoint({"error", "recipe_error"})
+
+
 async def test_a_fork_is_reported_in_its_own_conversation(service: listening.Listening) -> None:
     """The messages of a fork name the conversation that it uses, and clients of its source's do not receive them."""
     service.project.say("code-review", text=says("no-issues"))
