@@ -41,13 +41,17 @@ class OutputOptions:
 
 
 def prepare() -> None:
-    """Make sure that neither an unencodable character nor a closed stream breaks a command."""
+    """Make sure that neither an unencodable character nor a closed or non-blocking stream breaks a command."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+            # A stream has no file in tests.
+            with contextlib.suppress(OSError, ValueError):
+                # Another program may have made it non-blocking: Python then drops what a slow reader has no room for.
+                os.set_blocking(stream.fileno(), True)
 
 
 def is_live() -> bool:

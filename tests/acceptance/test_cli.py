@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
@@ -327,6 +328,23 @@ def test_a_reader_that_goes_away_stops_the_run(project: programs.Project):
         code = process.wait(60)
 
     assert (code, told) == (141, f"interrupted; continue with: control-room runs resume {run_id}\n")
+
+
+def test_output_that_another_program_made_non_blocking_is_whole(project: programs.Project):
+    """A slow reader receives the whole output through a pipe that a program before has made non-blocking."""
+    whole = programs.asked("recipes", "list", project=project)
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(writing, False)
+    command = [sys.executable, "-m", "app", "recipes", "list", "--json"]
+    with subprocess.Popen(command, env=programs.environment(project), cwd=project.path, stdout=writing) as process:
+        os.close(writing)
+        with open(reading, encoding="utf-8") as pipe:
+            told = pipe.read()
+
+    assert process.returncode == 0
+    assert len(told) > 4096
+    assert json.loads(told) == whole
 
 
 def test_a_fork_without_a_reader_names_its_resume_command(project: programs.Project):
