@@ -33,7 +33,7 @@ async def follow(client: Client, plan: JsonObject, as_json: bool) -> int:
                 waiting = await _waiting(client, plan)
             plan = found or plan
             printer.show(plan)
-    except terminal.PipeClosed:
+    except (terminal.PipeClosed, OSError):
         # After a signal, which has ended the reader too, nothing more is printed.
         if not interruption.received() and not rests(plan) and await client.stop():
             with contextlib.suppress(terminal.PipeClosed):

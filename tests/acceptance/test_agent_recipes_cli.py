@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance import processes, programs
+from tests.acceptance import processes, programs, recipe_programs
 from tests.acceptance.recipe_programs import Project, agent_recipes, control_room, make_project, shown
 from tests.unit.dialects.agent_recipes import recipe_harness
 from tests.unit.dialects.agent_recipes.recipe_harness import OTHER_SAID, recipe, says
@@ -172,6 +172,21 @@ def test_a_large_reply_is_printed_whole(project: Project):
     project.script(recipe_harness.STRAIGHT | {"review": says("no-issues", long)})
 
     assert agent_recipes("small", *SAID, project=project).stdout.startswith(f"{long}\n\n{{")
+
+
+def test_a_full_disk_under_the_output_stops_the_run(project: Project):
+    """When a reply cannot be printed, the run stops, and the order that continues it is printed with the fault."""
+    project.script({"review": says("issues-found", "One slip."), "fix": {"hang": True}})
+    words = f"{sys.executable} -m {recipe_programs.MODULE} small --backend said"
+    environ = recipe_programs.environment(project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2")
+    ended = subprocess.run(
+        ["sh", "-c", f"exec {words} > /dev/full"], env=environ, cwd=project.path, stderr=subprocess.PIPE, check=False
+    )
+    told = ended.stderr.decode()
+
+    assert ended.returncode == 5
+    assert f"interrupted; continue with: control-room runs resume {project.run_ids()[0]}\n" in told
+    assert "No space left on device" in told
 
 
 def test_the_list_has_ids_and_descriptions(project: Project):

@@ -70,8 +70,8 @@ async def _run(
     try:
         detail = await following.watch(client, run_id, printer.print_event)
         _report_end(detail, project, output)
-    except terminal.PipeClosed:
-        # The reader of stdout is gone, but the run has begun: stop it in order, and print to stderr how to continue it.
+    except (terminal.PipeClosed, OSError):
+        # stdout cannot be written, but the run has begun: stop it in order, and print to stderr how to continue it.
         await client.stop()
         left = await client.call(use_cases.show_run, run_id)
         with contextlib.suppress(terminal.PipeClosed):

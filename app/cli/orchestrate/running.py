@@ -148,7 +148,7 @@ async def follow(
                 f"{workflow.processed_dir} was not archived: the run has not completed; a resume archives nothing"
             )
         return code
-    except terminal.PipeClosed:
+    except (terminal.PipeClosed, OSError):
         await client.stop()
         left = await client.call(use_cases.show_run, run_id)
         with contextlib.suppress(terminal.PipeClosed):
