@@ -55,7 +55,7 @@ async def follow(
         answers: Whether to ask the run's questions here, if there is a person and the output is for people.
         first: Prints what the command has done, before the run is shown.
     """
-    progress = EventPrinter(live=terminal.is_live())
+    progress = EventPrinter(live=terminal.is_redrawn())
 
     async def show(event: JsonObject) -> None:
         if output is Shown.TEXT:

@@ -59,9 +59,14 @@ def is_live() -> bool:
     return sys.stdout.isatty()
 
 
+def is_redrawn() -> bool:
+    """Return whether a person watches the output, on a terminal on which a line can be replaced."""
+    return is_live() and _obeys()
+
+
 def is_drawn_on() -> bool:
-    """Return whether a person watches stderr."""
-    return sys.stderr.isatty()
+    """Return whether a person watches stderr, on such a terminal."""
+    return sys.stderr.isatty() and _obeys()
 
 
 def is_shared() -> bool:
@@ -181,6 +186,11 @@ def stop_writing() -> None:
             stream.flush()
         except OSError:
             os.dup2(nowhere, stream.fileno())
+
+
+def _obeys() -> bool:
+    # Terminals of this kind, such as that of an editor, show the orders as text.
+    return os.environ.get("TERM") != "dumb"
 
 
 def _cut(line: str) -> str:

@@ -164,7 +164,10 @@ def test_without_a_person_a_default_is_waited_for(project: programs.Project) -> 
 
 
 def test_the_person_at_the_terminal_is_asked(project: programs.Project) -> None:
-    """A line without an option is asked again; one with an option is the answer, and its rest is the message."""
+    """A line without an option is asked again; one with an option is the answer, and its rest is the message.
+
+    Nothing is printed that a dumb terminal would not obey.
+    """
     with at_a_terminal(project, "run", "ship") as terminal:
         terminal.until("Ship it?")
         terminal.until("[approve / deny]")
@@ -175,6 +178,8 @@ def test_the_person_at_the_terminal_is_asked(project: programs.Project) -> None:
 
         assert terminal.ended() == 0
 
+    assert "done" in terminal.seen
+    assert "\x1b" not in terminal.seen
     (run,) = parsed_output("runs", "list", project=project)
     answer = parsed_output("runs", "steps", run["run_id"], project=project)[1]["output"]
     assert (answer["decision"], answer["message"]) == ("approve", "well done")
