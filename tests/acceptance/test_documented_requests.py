@@ -70,8 +70,12 @@ def _words(text: str) -> list[str]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Copy the example project and give it scripted agents."""
-    return scripted_example.make(tmp_path / "example", ARCHETYPES, REPLIES, "001")
+    """Copy the example project and give it scripted agents, and the recipe that pages use as their example."""
+    project = scripted_example.make(tmp_path / "example", ARCHETYPES, REPLIES, "001")
+    page = (ROOT / "docs" / "how-to" / "find-out-why-a-run-waits.md").read_text(encoding="utf-8")
+    recipe = page.partition("```yaml\n")[2].partition("```")[0]
+    project.write("recipes/amplifier/publish.yaml", recipe)
+    return project
 
 
 def test_every_documented_request_works(project: programs.Project) -> None:

@@ -260,7 +260,7 @@ async def test_a_stream_of_a_log_that_is_gone_ends(service: served.Served, log: 
     gone = await service.http.get(f"{log}/stream")
 
     assert (empty.status_code, empty.json()["code"]) == (404, "log_not_found")
-    assert f"; there are {log.rpartition('/')[2]}" in empty.json()["detail"]
+    assert f"; its logs: {log.rpartition('/')[2]}" in empty.json()["detail"]
     assert outside.status_code == hidden.status_code == 404
     assert (nothing.status_code, nothing.content) == (200, b"")
     assert (gone.status_code, gone.json()["code"]) == (404, "run_not_found")
