@@ -234,7 +234,7 @@ def _report_end(
     if error is not None and not (error == shown_error and terminal.is_shared()):
         terminal.warn(f"{status}: {error}")
     if status == "paused":
-        halting.print_unpausing(detail, client)
+        halting.print_continuing(detail, client)
     if interrupted:
         _print_interrupted(detail["run_id"])
     if interrupted:

@@ -66,32 +66,29 @@ async def paused_of_session(client: Client, session_id: str, most: int) -> list[
     return [await client.call(use_cases.show_run, row["run_id"]) for row in found]
 
 
-def print_unpausing(detail: JsonObject, client: Client, order: str | None = None) -> None:
-    """Print the order that continues a run after the limit that paused it is raised; a service continues it.
+def print_continuing(detail: JsonObject, client: Client, order: str | None = None) -> None:
+    """Print the command that sends a paused run on, if a single one does, and what follows after a raised limit.
 
     Args:
-        order: The order, if it is not the one that unpauses the run.
+        order: The order after a raised limit, if it is not the one that unpauses the run; a service continues it.
     """
-    if client.executes and (pause(detail)[1] or "").startswith(_RAISED):
+    command = pause(detail)[1]
+    if command is None:
+        return
+    terminal.warn(f"  continue with: {options.led(command)}")
+    if client.executes and command.startswith(_RAISED):
         order = order or f"control-room runs unpause {detail['run_id']}"
         terminal.warn(f"  and then: {order}{options.again()}")
-
-
-def _print_pause(detail: JsonObject, client: Client, order: str | None) -> None:
-    why, command = pause(detail)
-    terminal.warn(why)
-    if command is not None:
-        terminal.warn(f"  continue with: {options.led(command)}")
-        print_unpausing(detail, client, order)
 
 
 async def print_halts(client: Client, held: Sequence[JsonObject], order: str | None = None) -> None:
     """Print what a person has to do at each of the runs that hold up another one, or a plan.
 
     Args:
-        order: As for `print_unpausing`.
+        order: As for `print_continuing`.
     """
     for detail in held:
         if detail["status"] == "paused":
-            _print_pause(detail, client, order)
+            terminal.warn(pause(detail)[0])
+            print_continuing(detail, client, order)
         print_gates(await open_gates(client, detail["run_id"]), names_run=True)

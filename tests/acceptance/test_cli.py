@@ -330,6 +330,18 @@ def test_a_reader_that_goes_away_stops_the_run(project: programs.Project):
     assert (code, told) == (141, f"interrupted; continue with: control-room runs resume {run_id}\n")
 
 
+def test_a_run_at_its_limit_names_the_orders_with_its_project(project: programs.Project):
+    """A run that its limit has paused names the orders that send it on, with the project of the command."""
+    words = ("run", "small", "--arg", "words=gate", "--max-calls", "1", "--project", project.path)
+    told = programs.control_room(*words, code=1).stderr
+    (run,) = programs.asked("runs", "list", project=project)
+
+    assert told.splitlines()[-2:] == [
+        f"  continue with: control-room runs limits {run['run_id']} --max-calls N --project {project.path}",
+        f"  and then: control-room runs unpause {run['run_id']} --project {project.path}",
+    ]
+
+
 def test_output_that_another_program_made_non_blocking_is_whole(project: programs.Project):
     """A slow reader receives the whole output through a pipe that a program before has made non-blocking."""
     whole = programs.asked("recipes", "list", project=project)
