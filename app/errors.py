@@ -209,7 +209,7 @@ class DataDirectoryBusy(ConfigurationError):
 
 
 class WriteFailed(ControlRoomError):
-    """The data directory cannot take new runs: its disk is full or failing."""
+    """The data directory or store cannot be written: it is full or failing."""
 
     default_code = "no_room"
 

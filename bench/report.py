@@ -16,9 +16,9 @@ _EXPLAINED = """\
 Each figure is the median over all repetitions, the smallest and the largest in parentheses. A repetition has a
 process and a fresh folder of its own; a round is one repetition of everything, and the rounds follow one another.
 "beside it" is a measurement for comparison from the same repetition, and the ratio is the figure divided by it. A
-bar is the target of the figure or, where there is one, of the ratio. appends/s is what a single thread reached in
-the same minute on the same disk, appending lines of 300 bytes to one file with an `fdatasync` after each: machines
-are noisy, and ratios travel better than figures."""
+bar with a unit is the target of the figure; one without a unit is that of the ratio, where there is one. appends/s
+is what a single thread reached in the same minute on the same disk, appending lines of 300 bytes to one file with
+an `fdatasync` after each: machines are noisy, and ratios travel better than figures."""
 _QUICK = "Made with `--quick`: sizes are small, and the figures mean nothing."
 _PROMISED = """\
 A figure says little without what was made durable for it. All are set up so that a step that counts as done outlives

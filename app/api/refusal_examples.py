@@ -91,7 +91,7 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         "$.args.backend",
         "there is no backend 'claud'; did you mean claude-code?",
         backend="claud",
-        backends=["claude_code", "scripted"],
+        backends=["claude-code", "scripted"],
     ),
     errors.RecipeInvalid(
         "recipe mine in mine.json cannot be started: $.phase_a[0].tool: there is no tool file_locater",

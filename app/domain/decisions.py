@@ -60,7 +60,7 @@ class DecisionKind(StrEnum):
 # A look-up costs a tenth of a call of the class, and every step makes it.
 _KINDS: Mapping[str, DecisionKind] = {kind.value: kind for kind in DecisionKind}
 
-# Lines that do not change the state of their run.
+# Lines that do not count as a change of their run: they leave `last_at`.
 _ASIDE = frozenset({DecisionKind.VOTED, DecisionKind.LABELLED, DecisionKind.WAITING, DecisionKind.LATE})
 
 _AUTHOR = ("author",)
@@ -152,7 +152,7 @@ class Decisions:
     limits: RunLimits | None = None  # The run's present limits, if a person has changed them.
     votes: dict[str, list[Vote]] = field(default_factory=dict)
     """Votes at gates that need several keys, by gate."""
-    last_at: str | None = None  # When the newest decision that can change its state was made.
+    last_at: str | None = None  # When the newest decision was made, those in `_ASIDE` excepted.
     known_lines: int = 0  # Number of lines that steps.jsonl must have, since it had them when a decision was written.
     given_up: bool = False
     """Whether lost lines were reported to a person; from then on, only later decisions show how many there must be."""
@@ -238,7 +238,7 @@ class Decisions:
         return self.ended is not None or self.paused is not None or self.cancel_requested_at is not None
 
     def awaits(self, key: str, recorded: Container[tuple[str, int]]) -> bool:
-        """Return whether the run has asked for an input that has no line yet.
+        """Return whether the run has asked for an input whose newest attempt has no line yet.
 
         Args:
             recorded: Keys and attempts of the lines in steps.jsonl.

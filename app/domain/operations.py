@@ -22,7 +22,7 @@ OnCutOff = Literal["fail", "keep"]
 """What happens to a reply that reached the length limit: its attempt fails, or it counts and the ending is partial."""
 
 OnInterrupted = Literal["rerun", "ask", "fail"]
-"""What a restart does with a step that was open: perform it again, wait for a person, or fail it."""
+"""What a restart does with a step that was open: perform it again, pause the run for a person, or fail it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,7 +112,7 @@ class Observed:
     limit: int  # How many tasks of the plan may run at the same time; 0: no task may start now.
     scoped: plans.Plan | None = None  # The plan with tasks that were scoped; None: none was.
     attempts: Mapping[int, int] | None = None
-    """Highest attempts of earlier tasks by number, for a plan that was deleted and written again; None: for no such."""
+    """Highest attempts of earlier tasks by number, of a plan that was deleted and written again; else None."""
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return the value of the input."""
@@ -194,4 +194,5 @@ def from_json(value: Any) -> PlanEvent:
             return Continued(plan=passed, earlier=tuple(value.get("earlier", ())))
         case "removed":
             return Removed()
+    # Not ignored: a run of a later version is refused before its events are read.
     raise ValueError(f"{value['kind']!r} is not an event of a plan")

@@ -194,8 +194,8 @@ class RunOrders(Protocol):
                 delivery counted. The same value under the same idempotency key is not a conflict at an input.
             errors.WrongState: another engine executes the run.
             errors.RequestInvalid: `unknown_decision`: the gate has no such option.
-            errors.WriteFailed: the delivery cannot be written now. An answer to a gate counts once it is written; a
-                delivery to another input that was refused must be sent again.
+            errors.WriteFailed: the delivery cannot be written now. An answer that an open gate had accepted counts
+                once it is written; any other refused delivery must be sent again.
             errors.Unavailable: the engine stops.
         """
 
@@ -225,7 +225,7 @@ class RunViews(Protocol):
 
     @property
     def remote(self) -> RemoteExecution | None:
-        """Return what shows the work of these processes; None without one, or if they cannot be asked."""
+        """Return what shows the work of these processes; None if there are none, or if they cannot be asked."""
 
     def view(self, run_id: str) -> RunView | None:
         """Return the view of a loaded run; None if it is not loaded."""

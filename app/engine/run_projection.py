@@ -43,8 +43,9 @@ class RunProjection:
         self._completed_at = end_line.at if end_line else None
         reserved = loaded.decisions.reserved
         self._tally = UsageTally(loaded.records, reserved)
-        # Attempts whose reserved amounts have been replaced by their usage; the log adds those of further calls.
-        self._charged = reserved.keys() - uncharged(reserved, loaded.records).keys()
+        # Amounts of calls without a line, among the first reservations that were read.
+        self._uncharged = dict(uncharged(reserved, loaded.records))
+        self._reservations_read = len(reserved)
         self.status = loaded.decisions.status
         """State of the run."""
         self.records = list(loaded.records)
@@ -118,12 +119,10 @@ class RunProjection:
         # Every step passes here, and most call no agent; the tally examines the others.
         line = record.line
         if record.usage is not None or line.get("agent_id") is not None or line.get("provider") is not None:
-            call = record.key, record.attempt
-            reserved = self._log.loaded.decisions.reserved.get(call)
-            self._tally.add(record, None if call in self._charged else reserved)
-            self._charged.add(call)
+            amounts = self._read_reservations()
+            self._tally.add(record, amounts.pop((record.key, record.attempt), None))
             if record.covers is not None:
-                self._charged.add((record.key, record.covers))
+                amounts.pop((record.key, record.covers), None)
 
     def touch(self) -> None:
         """Announce a change, and mark the snapshots as outdated."""
@@ -153,7 +152,7 @@ class RunProjection:
     async def note(self, transition: Transition) -> None:
         """Write a transition to the index, with the present sums of the journals."""
         decided = self._log.loaded.decisions
-        facts = self._tally.facts(decided.first_taken_at, self._uncharged())
+        facts = self._tally.facts(decided.first_taken_at, self._read_reservations().values())
         await self._log.move(dataclasses.replace(transition, facts=facts))
 
     async def show_waiting(self) -> None:
@@ -168,7 +167,7 @@ class RunProjection:
             await self.move(Transition.begin(self._start.run_id, self.now()))
 
     def settle(self, status: RunState, reason: str | None, error: Mapping[str, plain.Json] | None) -> None:
-        """Show the state in which the run rests, with the reason."""
+        """Show the state in which the run comes to rest, with the reason."""
         self.status = status
         self.resting = {}
         self._reason = reason
@@ -194,9 +193,13 @@ class RunProjection:
             self._updated_at = clock.stamp(self._updated_at)
         return self._updated_at
 
-    def _uncharged(self) -> list[Reserved]:
+    def _read_reservations(self) -> dict[tuple[str, int], Reserved]:
+        # Only the new ones: a run can make thousands of limited calls.
         reserved = self._log.loaded.decisions.reserved
-        return [amounts for call, amounts in reserved.items() if call not in self._charged]
+        if len(reserved) > self._reservations_read:
+            self._uncharged.update(itertools.islice(reserved.items(), self._reservations_read, None))
+            self._reservations_read = len(reserved)
+        return self._uncharged
 
     def _shown_status(self) -> RunState:
         # The answer of the last open input is shown before the run leaves the state `waiting`.

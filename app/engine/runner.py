@@ -78,7 +78,7 @@ class Runner:
         self.turns = 0  # How often the run has moved since it was loaded.
 
     async def run(self) -> RunState:
-        """Execute the run until it rests, and return its state.
+        """Execute the run until it is at rest, and return its state.
 
         Returns:
             `done`, `failed`, `cancelled` once the ending is durable; `paused`; or `running` after a stop.

@@ -185,7 +185,7 @@ class Narrator:
         return [self._exited(RESTARTED, None, self._outcome)]
 
     def _recipe_restarted(self, data: _Object) -> list[Message]:
-        fields = {"session_id": self._used(str(data.get("fromSessionId")))}
+        fields = {"session_id": self._used(str(data["fromSessionId"]))}
         return [Message(type="turn_complete", fields=fields, seq=self.seq, run_id=self.run_id)]
 
     def _recipe_exited(self, data: _Object) -> list[Message]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 
 from app import clock, errors
@@ -151,8 +151,9 @@ class ConversationService:
         return [run_id] if newest in (None, run_id) else [run_id, newest]
 
     async def newest(self, agent_session_id: str) -> str | None:
-        """Return the newest run of a conversation; None if it has none yet."""
-        return await self._find_newest(agent_session_id)
+        """Return the run that used a conversation last, even if it was deleted; None if none has used it yet."""
+        # Whose conversation it is depends on that run, so a deleted one must not open it to other scopes.
+        return await self._find_last_user(agent_session_id)
 
     async def is_within(self, run_id: str, scope: access.Scope) -> bool:
         """Return whether a run exists and is within a scope."""
@@ -208,7 +209,7 @@ class ConversationService:
             # A recipe is announced before its first prompt has claimed the conversation.
             if before is not None and named is not None and _speaks(before, named):
                 raise agent_sessions.locked(named, before.start.run_id)
-            session = None if named is None or before is not None else await self._sessions.find(named)
+            session = await self._find_session(named) if named is not None and before is None else None
             whole = _completed(request, before.start if before else None, session)
             started = await self._runs.start(whole, own, author)
             run_id, status = started.run_id, started.status
@@ -251,13 +252,21 @@ class ConversationService:
         return run_id
 
     async def _find_newest(self, agent_session_id: str) -> str | None:
+        found = await self._find_last_user(agent_session_id)
+        return found if found is not None and await self._status(found) is not None else None
+
+    async def _find_last_user(self, agent_session_id: str) -> str | None:
         begun, claimant = self._newest.get(agent_session_id), await self._sessions.claimant(agent_session_id)
         if begun is None or claimant is None:
-            found = begun or claimant or await self._waiting(agent_session_id)
-        else:
-            # The newest run may still be queued, and then has no claim yet.
-            found = claimant if begun != claimant and await self._has_ended(begun) else begun
-        return found if found is not None and await self._status(found) is not None else None
+            return begun or claimant or await self._waiting(agent_session_id)
+        # The newest run may still be queued, and then has no claim yet.
+        return claimant if begun != claimant and await self._has_ended(begun) else begun
+
+    async def _find_session(self, agent_session_id: str) -> agent_sessions.AgentSession | None:
+        # A run in a damaged conversation reports the damage itself, with the way out.
+        with suppress(errors.AgentFailed):
+            return await self._sessions.find(agent_session_id)
+        return None
 
     async def _has_ended(self, run_id: str) -> bool:
         status = await self._status(run_id)

@@ -130,7 +130,7 @@ class KeyRing:
         try:
             found = key_file.parsed(content)
         except errors.ConfigurationError as error:
-            message = f"{self._folder / FILE}: {error.message}; mend the file, or restore it from a backup"
+            message = f"{self._folder / FILE}: {error.message}; fix the file, or restore it from a backup"
             raise errors.ConfigurationError(message, code=error.code) from error
         if len({key.name for key in found}) < len(found):
             raise errors.ConfigurationError(f"{self._folder / FILE}: two keys have the same name", code="keys_invalid")

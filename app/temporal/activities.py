@@ -31,7 +31,7 @@ BEAT_SECONDS = 0.4  # Time between two heartbeats; by the next one a worker lear
 Details = Callable[[], tuple[Any, ...]]  # Returns the details of a heartbeat.
 
 _AGAIN = timedelta(seconds=0.1)
-_GIVEN_UP = "given_up"  # Failure type of a try for which the server waits no longer.
+_GIVEN_UP = "given_up"  # Failure type of an attempt for which the server waits no longer.
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class Activities:
 
     @activity.defn(name=messages.PERFORM)
     async def perform(self, order: messages.StepOrder) -> RawValue:
-        """Perform one try of a step."""
+        """Perform one attempt of a step."""
         beats = Heartbeats(self._steps.clock)
         async with self._reported(order.run_id, beats.details):
             with self._capacity.hold(), self._live.reported(order.run_id, beats.follow) as follow:
@@ -90,7 +90,7 @@ class Activities:
 
     @activity.defn(name=messages.PERFORM)
     async def perform_idle(self, order: messages.StepOrder) -> RawValue:
-        """Perform one try of a step that only waits and takes no capacity."""
+        """Perform one attempt of a step that only waits and takes no capacity."""
         async with self._reported(order.run_id):
             return reference(await self._steps.perform(order))
 
@@ -146,7 +146,7 @@ class Activities:
                     raise
                 # The library would log this cancellation, which no workflow requested, with its traceback.
                 _log.warning(
-                    "the server has given up this try, e.g. since the worker was frozen", extra={"run_id": run_id}
+                    "the server has given up this attempt, e.g. since the worker was frozen", extra={"run_id": run_id}
                 )
                 raise _repeated("given up", _GIVEN_UP) from None
             except Superseded:
@@ -181,7 +181,7 @@ class Activities:
 
 
 def _is_given_up() -> bool:
-    """Return whether the server has cut off this try by itself, because it got no heartbeats or forgot the try."""
+    """Return whether the server has cut off this attempt by itself, because it got no heartbeats or forgot the attempt."""
     why = activity.cancellation_details()
     return why is not None and (why.timed_out or why.not_found)
 

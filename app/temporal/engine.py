@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 class TemporalEngine:
     """Executes runs on Temporal.
 
-    A process that `works`, a worker, also performs their steps; another one only starts and follows workflows.
+    With `works`, the process is a worker and also performs their steps; otherwise it starts and follows workflows.
     """
 
     def __init__(
@@ -99,7 +99,8 @@ class TemporalEngine:
             times=TimeLimits(store, self._steps, self.signal_run),
             rested=self._run_rested,
         )
-        self.rest_listeners: list[Callable[[runs.RunStart], object]] = []  # Called when a run rests or awaits an input.
+        self.rest_listeners: list[Callable[[runs.RunStart], object]] = []
+        """Called when a run has come to rest in this process, or waits for an input."""
         self.workflow_recovery = WorkflowRecovery(self._client, bounds.queue, equipment.clock, store, self._notify)
         """Gives runs whose workflow is lost a new one."""
         self.follower = Follower(store, equipment.clock)  # Reports changes of runs.

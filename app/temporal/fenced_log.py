@@ -36,19 +36,19 @@ class FencedLog:
         return await self._log.decide(kind, facts, at=at)
 
     async def append_step(self, line: Mapping[str, plain.Json]) -> Record:
-        """Append a line, unless a newer try has begun or the step is recorded.
+        """Append a line, unless a newer attempt has begun or the step is recorded.
 
         Raises:
-            Superseded: another worker has taken the step over; the line of this try is kept as a blob.
+            Superseded: another worker has taken the step over; the line of this attempt is kept as a blob.
         """
         # The check and the append are within one lease, so no other worker writes in between.
         key, attempt, loaded = str(line["key"]), line["attempt"], self._log.loaded
         newest = loaded.decisions.highest_attempt.get(key, 0)
-        tries = loaded.decisions.attempts.get(key, ())
-        first = next((begun.lines for begun in tries if begun.attempt == attempt), 0)
+        attempts = loaded.decisions.attempts.get(key, ())
+        first = next((begun.lines for begun in attempts if begun.attempt == attempt), 0)
         recorded = any((found.key, found.attempt) == (key, attempt) for found in loaded.records[first:])
         if attempt != newest or recorded or loaded.decisions.ended is not None:
-            # The try may have cost money, so its line is kept, but never as the record.
+            # The attempt may have cost money, so its line is kept, but never as the record.
             blob = await self._log.put_blob(plain.encode(dict(line)), text=False)
             facts = {"key": key, "attempt": attempt, "usage": line.get("usage"), "blob": blob.to_json()}
             await self._log.decide(decisions.DecisionKind.LATE, facts)

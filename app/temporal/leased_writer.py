@@ -100,7 +100,7 @@ class LeasedWriter(runner_link.RunnerLink):
         self._opening = asyncio.Lock()
         self._performing = self._has_begun = False
         self.record: Record | None = None
-        """The durable line of the try."""
+        """The durable line of the attempt."""
         self.failure: BaseException | None = None
         """Why there is no line."""
 
@@ -173,9 +173,9 @@ class LeasedWriter(runner_link.RunnerLink):
         return _WithoutLease(self, performer)
 
     async def perform_without(self, performer: ports.Performer, call: ports.Call) -> Any:
-        """Perform a try while other processes may write to the run."""
+        """Perform an attempt while other processes may write to the run."""
         # A step may take hours. If its worker held the lease that long, a cancel or an answer to a gate could not be
-        # written to the run meanwhile. The fence refuses the result if another try has begun since.
+        # written to the run meanwhile. The fence refuses the result if another attempt has begun since.
         await self.give_back()
         self._performing = self._has_begun = True
         try:

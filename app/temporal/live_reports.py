@@ -149,7 +149,7 @@ class LiveReports:
 def _written(steps: Iterable[tuple[active_step.ActiveStep, str]]) -> Iterator[dict[str, Any]]:
     for step, run_id in steps:
         view = open_steps.shown(step)
-        # Before the first try of a step begins, there is nothing to show.
+        # Before the first attempt of a step begins, there is nothing to show.
         if view.started_at:
             yield {
                 "run_id": run_id,

@@ -12,7 +12,7 @@ WORKFLOW = "control_room_run"  # Name of the workflow of a run.
 CLAIM = "control_room_claim"  # Name of the workflow of a claimed workspace.
 HOLDER = "run_id"  # Name of the memo field with the run that holds the workspace.
 
-# Names of activities and signals: histories and processes of other versions contain them, so that no value may change.
+# Names of activities and signals: histories and processes of other versions contain them, so no value may change.
 LOAD = "take"  # Activity that loads a run.
 READ_LINES = "look"  # Activity that returns the new lines of a run's journal.
 READ_BLOB = "read"  # Activity that returns the content behind a handle.

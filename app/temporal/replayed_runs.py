@@ -54,7 +54,7 @@ class ReplayedRun:
     lines: dict[str, list[Record]] = field(default_factory=dict)  # Its journal lines by step.
     count: int = 0  # Number of its lines.
     seal: tuple[object, ...] = ()  # Chain fields of the last line, which seal it to the earlier ones.
-    folder_checked_at: int = 0  # How often the run had been taken up when its working folder was last checked.
+    folder_checked_for: int = 0  # How often the run had been taken up when its working folder was last checked.
     stood: tuple[object, ...] = ()  # State of the run when its driver was begun.
 
     def fits(self, log: stores.RunLog) -> bool:
@@ -93,7 +93,7 @@ class ReplayedRun:
         """Return the living final line of a step, if there is one."""
         return next((line for line in self.living(key) if line.final), None)
 
-    def open_step(self, order: messages.StepOrder) -> active_step.ActiveStep:
+    def active_step_of(self, order: messages.StepOrder) -> active_step.ActiveStep:
         """Return the open step of an order.
 
         Raises:
@@ -114,7 +114,7 @@ class ReplayedRun:
             idle=ask.operation.idle,
             history=retried(self.living(ask.key)).get(ask.key, []),
             exchanges=self.exchanges.before(ask) if self.exchanges else (),
-            # Temporal waits between tries, so only one try is made here.
+            # Temporal waits between attempts, so only one is made here.
             is_last=True,
         )
 
@@ -201,7 +201,7 @@ class ReplayedRuns:
         return kept
 
     def forget(self, run_id: str) -> None:
-        """Drop a run that rests."""
+        """Drop a run that is at rest."""
         kept = self._kept.pop(run_id, None)
         if kept is not None:
             kept.scheduler.close()

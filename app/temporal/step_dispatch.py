@@ -41,7 +41,7 @@ class StepDispatch:
         self._priority = priority
 
     async def perform(self, order: messages.StepOrder, operation: operations.Operation) -> bytes:
-        """Perform one try of a step, and return its line."""
+        """Perform one attempt of a step, and return its line."""
         capability, queue = capabilities.needed(operation), workflow.info().task_queue
         steps = messages.capability_queue(messages.steps_queue(queue), capability)
         # A step that touches no folder goes to any worker with capacity.

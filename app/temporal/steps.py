@@ -59,7 +59,7 @@ class Steps:
     async def perform(
         self, order: messages.StepOrder, follow: Callable[[active_step.ActiveStep], None] = lambda step: None
     ) -> Slice:
-        """Perform one try of a step, unless its final line exists, and return the line.
+        """Perform one attempt of a step, unless its final line exists, and return the line.
 
         Args:
             follow: Receives the step before it is performed.
@@ -78,7 +78,7 @@ class Steps:
         find, found = step.found.equipment.folder_fault, step.found
         start, taken = found.log.loaded.start, found.log.loaded.decisions.taken
         anywhere = capabilities.is_anywhere(step.active.ask.operation, found.equipment.services)
-        if find is None or anywhere or found.folder_checked_at == taken:
+        if find is None or anywhere or found.folder_checked_for == taken:
             return
         fault = find(start, False)
         if fault is None and (taken > 1 or found.count):
@@ -87,7 +87,7 @@ class Steps:
             key = step.active.ask.key
             error = errors.StepError(on_this_machine(fault.message), code=fault.code, detail=fault.detail, key=key)
             raise run_equipment.Parked(fault.code, error)
-        found.folder_checked_at = taken
+        found.folder_checked_for = taken
 
     async def announce(self, order: messages.StepOrder) -> messages.Announced:
         """Record that a step waits from now on."""
@@ -237,7 +237,7 @@ class Steps:
             await writer.give_back()
 
     def _step(self, found: ReplayedRun, writer: LeasedWriter, order: messages.StepOrder) -> _OpenStep:
-        active, loaded = found.open_step(order), found.log.loaded
+        active, loaded = found.active_step_of(order), found.log.loaded
         performers = {kind: writer.performs(each) for kind, each in found.equipment.performers.items()}
         equipment = dataclasses.replace(found.equipment, performers=performers)
         executor = step_executor.StepExecutor(loaded.start, equipment, writer)
@@ -306,8 +306,8 @@ def _continue(step: _OpenStep, log: stores.RunLog | None = None) -> None:
     active.attempt = decided.highest_attempt.get(key, 0)
     if active.attempt == 0:
         raise Superseded
-    tries = decided.attempts.get(key)
-    at = decided.asked.get(key) or (tries[-1].at if tries else None)
+    attempts = decided.attempts.get(key)
+    at = decided.asked.get(key) or (attempts[-1].at if attempts else None)
     if at is not None:
         active.started_at = clock.instant(at)
         active.announced_at = ""

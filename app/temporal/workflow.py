@@ -67,7 +67,7 @@ class RunWorkflow:
 
     @workflow.run
     async def run(self, run_id: str, again: bool = False) -> str:
-        """Continue a run until it rests, and return its state."""
+        """Continue a run until it is at rest, and return its state."""
         self._run_id = run_id
         journal = await self._load(again)
         if journal["facts"].get("rests"):
@@ -264,7 +264,7 @@ class RunWorkflow:
                 if is_cancelled_exception(error):
                     raise
                 if is_superseded(error) and not is_cut():
-                    # The journal has a newer try or an order; if it has neither, the step still has to be performed.
+                    # The journal has a newer attempt or an order; if it has neither, the step still has to be performed.
                     self._journal_has_more = True
                     self._wakeups += 1
                     await workflow.sleep(1)

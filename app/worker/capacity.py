@@ -63,7 +63,7 @@ class WorkerCapacity:
     A request whose workspace or key is held waits aside until that is free, and does not block later requests.
 
     Args:
-        changed: Called with each run that waits for a workspace when its obstacle may have changed.
+        changed: Called with each run that waits for a workspace or a key when its obstacle may have changed.
     """
 
     def __init__(self, limit: int, changed: Callable[[str], None] = ignored) -> None:

@@ -1,4 +1,4 @@
-"""Loading: opens a run's folder and creates its runner, and closes both when the run rests."""
+"""Loading: opens a run's folder and creates its runner, and closes both when the run is at rest."""
 
 from __future__ import annotations
 

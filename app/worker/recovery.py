@@ -45,7 +45,7 @@ async def recover(store: stores.RunStore, active: ActiveRuns, timer: clock.Clock
         if summary.unreadable is not None:
             _wait_for(active, summary)
         elif summary.exclusive_workspace or summary.concurrency_key or _is_paused(summary):
-            await _requeue_by_journal(store, active, summary)
+            await _restore_by_journal(store, active, summary)
     # Runs that were submitted meanwhile belong to this process.
     leftover = [summary for summary in unfinished if summary.run_id not in (active.expected or ())]
     active.know_found()
@@ -88,7 +88,7 @@ def _set_aside(active: ActiveRuns, *summaries: stores.RunSummary) -> None:
             active.unread.add(summary.run_id)
 
 
-async def _requeue_by_journal(store: stores.RunStore, active: ActiveRuns, summary: stores.RunSummary) -> None:
+async def _restore_by_journal(store: stores.RunStore, active: ActiveRuns, summary: stores.RunSummary) -> None:
     # Rows may lag behind: for runs that hold a workspace or key, the journal decides.
     try:
         decisions = (await store.read(summary.run_id)).decisions

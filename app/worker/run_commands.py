@@ -19,7 +19,7 @@ from app.worker.active_runs import ActiveRuns
 from app.worker.capacity import ignored
 
 _NOT_WRITTEN = "it cannot be written down now"
-LEAVING_SECONDS = 5.0  # Longest wait for a run that rests or has ended; its files may wait for a disk.
+LEAVING_SECONDS = 5.0  # Longest wait for a run that is at rest; its files may wait for a disk.
 
 _log = logging.getLogger(__name__)
 _wrong = run_engine.wrong_state

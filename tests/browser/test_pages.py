@@ -505,7 +505,7 @@ def test_the_form_previews_steps_agents_and_problems(project: Project, page: Pag
     expect(page.tab.locator("#arg-scene_path-help")).to_have_text("")
     page.tab.locator("#arg-words").fill("0")
     expect(page.tab.locator("#arg-words-help")).to_contain_text("1")
-    expect(told).to_contain_text("1 thing to mend first")
+    expect(told).to_contain_text("1 thing to fix first")
     page.tab.locator("#arg-words").fill("300")
     page.tab.locator("#arg-scene_path").fill("Story/Scenes/SCN-the-arrival.md")
     expect(told).to_contain_text("ready to start")

@@ -138,7 +138,7 @@ def above_body(above: int | None) -> dict[str, int]:
 
 
 async def test_no_conversation_outside_is_continued(project: Project) -> None:
-    """A start, a resume and a fork in the conversation of a run outside are refused as for an unknown conversation."""
+    """A start, a resume and a fork in the conversation of a run outside are refused, also once that run was deleted."""
     said = {"args": {"backend": "said"}}
     async with served.in_process(project, api_token=TOKEN) as service:
         limited = await add(service, "ada", role="runner", labels=["book:one"])
@@ -160,8 +160,12 @@ async def test_no_conversation_outside_is_continued(project: Project) -> None:
         granted = await service.http.post(
             "/api/runs", json={"recipe_id": "small"} | conversations[own], headers=limited
         )
+        assert (await service.http.delete(f"/api/runs/{other}", headers=ADMIN)).status_code == 204
+        refused.append(
+            await service.http.post("/api/runs", json={"recipe_id": "small"} | conversations[other], headers=limited)
+        )
 
-    assert [code(each) for each in refused] == [(404, "unknown_agent_session")] * 3
+    assert [code(each) for each in refused] == [(404, "unknown_agent_session")] * 4
     assert granted.status_code == 201
 
 
@@ -375,14 +379,18 @@ async def test_no_message_continues_a_conversation_outside(project: Project) -> 
     async with listening.on_a_port(project, api_token=TOKEN) as service:
         limited = await add(service, "ada", role="runner", recipes=["small"])
         async with service.client(additional_headers=ADMIN) as socket:
-            session_id = (await socket.ask("prompt", text="Hello", backend="said"))["session_id"]
+            said = await socket.ask("prompt", text="Hello", backend="said")
+            session_id = said["session_id"]
             await socket.until("turn_complete")
         wanted = {"recipe_id": "small", "backend": "said"}
         async with service.client(additional_headers=limited) as socket:
             own = await socket.ask("start_recipe", **wanted, session_id=session_id)
             among = await socket.ask("start_recipe", **wanted, args={"agent_session_id": session_id})
+            deleted = await service.http.delete(f"/api/runs/{said['run_id']}", headers=ADMIN)
+            left = await socket.ask("start_recipe", **wanted, session_id=session_id)
 
-    assert (own["code"], among.get("code")) == ("unknown_agent_session", "unknown_agent_session")
+    assert deleted.status_code == 204
+    assert [each.get("code") for each in (own, among, left)] == ["unknown_agent_session"] * 3
 
 
 async def test_no_message_names_a_run_outside(project: Project) -> None:

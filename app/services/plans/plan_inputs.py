@@ -122,18 +122,19 @@ class PlanInputs:
                 waiting.bell.clear()
                 try:
                     event = await self._next(shown, waiting)
+                    value = None if event is None else event.to_json()
                     pause = waiting.fault = None
                 except (errors.Conflict, errors.WriteFailed, errors.Unavailable, errors.StorageFault) as error:
                     pause = self.hindered(plan.session_id, error, pause)
-                    waiting.fault, event = error, None
+                    waiting.fault, value = error, None
                     self._repository.notify(plan.session_id)
                 except errors.InterruptionFault:
                     raise
                 except Exception as error:  # noqa: BLE001 - a fault in one plan must not stop the others
                     self.note_broken(plan.session_id, error)
-                    event, pause = None, None
-                if event is not None:
-                    return event.to_json()
+                    value, pause = None, None
+                if value is not None:
+                    return value
                 if not self.stopped.is_set():
                     await self._rest(waiting, pause)
                 if self.stopped.is_set():

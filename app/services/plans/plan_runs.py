@@ -143,7 +143,7 @@ class PlanRuns:
         number = _number(session_id, run_id) - 1
         try:
             before = await self._store.read(_run_id(session_id, number)) if number else None
-            last = await self._last_input(before) if before is not None else None
+            passed = await self._passed_on(before) if before is not None else {}
         except (errors.NotFound, errors.JournalCorrupt):
             before = None
         if before is None:
@@ -153,18 +153,20 @@ class PlanRuns:
         for record in before.records:
             if begun := _BEGUN.fullmatch(record.key):
                 attempts[begun[1]] = max(int(begun[2]), attempts.get(begun[1], 0))
-        passed = last.passed_on() if isinstance(last, plan_events.Continued) else {}
         return {"earlier": [], "attempts": attempts, **passed}
 
-    async def _last_input(self, before: stores.Loaded) -> plan_events.PlanEvent | None:
+    async def _passed_on(self, before: stores.Loaded) -> Mapping[str, plain.Json]:
         if not before.records:
-            return None
+            return {}
         record = before.records[-1]
         output: Any = record.output
         if record.blob is not None:
             output = await self._store.read_blob(before.start.run_id, record.blob)
         value: Any = output.get("value") if isinstance(output, dict) else None
-        return plan_events.from_json(value) if isinstance(value, dict) else None
+        # Only this event is read: another one may be of a form that its driver alone still accepts.
+        is_continued = isinstance(value, dict) and value.get("kind") == "continue"
+        event = plan_events.from_json(value) if is_continued else None
+        return event.passed_on() if isinstance(event, plan_events.Continued) else {}
 
     def _start(self, session_id: str, run_id: str, args: dict[str, plain.Json]) -> runs.RunStart:
         return runs.RunStart(

@@ -189,7 +189,7 @@ function Preflight({ report, error, others, faults, nodes, count, lacks, childre
   if (!report) return html`<section class="card" aria-label="Before it starts"><p class="muted">${error ? "What it would do cannot be told now; it can be started all the same." : "Looking at what it will do…"}</p><${Fault} error=${error} />${children}</section>`;
   const { agents, note, calls_at_most: calls } = report;
   return html`<section class="card preflight" aria-label="Before it starts">
-    <header><h2>What it will do</h2>${report.ok ? (report.warnings?.length ? html`<${Status} of="warning" word=${`ready, with ${format.plural(report.warnings.length, "warning")}`} />` : html`<${Status} of="valid" word=${`ready to start${report.paths_checked ? "" : "; files are not checked"}`} />`) : html`<${Status} of="warning" word=${faults ? `${format.plural(faults, "thing")} to mend first` : "fill in what is required"} />`}</header>
+    <header><h2>What it will do</h2>${report.ok ? (report.warnings?.length ? html`<${Status} of="warning" word=${`ready, with ${format.plural(report.warnings.length, "warning")}`} />` : html`<${Status} of="valid" word=${`ready to start${report.paths_checked ? "" : "; files are not checked"}`} />`) : html`<${Status} of="warning" word=${faults ? `${format.plural(faults, "thing")} to fix first` : "fill in what is required"} />`}</header>
     ${children}
     ${each(others.filter(({ message }) => !lacks?.some((/** @type {any} */ lack) => lack.message === message)), ({ line, message, path }) => html`<p class="wrong-text">${message} <code>${path}${line ? `:${line}` : ""}</code></p>`)}
     ${count && html`<p class="muted">${count.slice(0, -3)}; gates, checks and files that it writes are not counted.</p>`}
