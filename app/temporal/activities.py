@@ -181,7 +181,7 @@ class Activities:
 
 
 def _is_given_up() -> bool:
-    """Return whether the server has cut off this attempt by itself, because it got no heartbeats or forgot the attempt."""
+    """Return whether the server has cut off this attempt by itself, because it got no heartbeats or forgot it."""
     why = activity.cancellation_details()
     return why is not None and (why.timed_out or why.not_found)
 

@@ -264,7 +264,7 @@ class RunWorkflow:
                 if is_cancelled_exception(error):
                     raise
                 if is_superseded(error) and not is_cut():
-                    # The journal has a newer attempt or an order; if it has neither, the step still has to be performed.
+                    # The journal has a newer attempt or an order; if neither, the step still has to be performed.
                     self._journal_has_more = True
                     self._wakeups += 1
                     await workflow.sleep(1)

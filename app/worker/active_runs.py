@@ -166,7 +166,7 @@ class ActiveRuns:
         return active_run.log
 
     def advance(self, active_run: ActiveRun) -> None:
-        """Start the task of an active run that has none; its runner decides whether it ends, pauses, waits or continues."""
+        """Start the task of an active run that has none; its runner decides whether it comes to rest or continues."""
         if active_run.task is None:
             active_run.task = asyncio.create_task(self._load_and_run(active_run), name=f"run {active_run.run_id}")
             active_run.task.add_done_callback(self._report_death)
@@ -291,7 +291,7 @@ class ActiveRuns:
             self.reloads.begin(active_run.run_id)
 
     async def _run_to_rest(self, active_run: ActiveRun) -> bool:
-        """Execute a loaded run until it is at rest or evicted, and unload it; return whether to load it again at once."""
+        """Execute a loaded run until it is at rest or evicted, and unload it; return whether to load it again."""
         assert active_run.log is not None
         assert active_run.runner is not None
         state = await self._run(active_run.runner, active_run.run_id)
