@@ -72,8 +72,7 @@ class TemporalEngine:
         works: bool,
     ) -> None:
         self._store, self._bounds, self._works = store, bounds, works
-        self.spending = equipment.spending
-        """Keeps calls of agents within limits and budgets, for the calls that this process makes."""
+        self.spending = equipment.spending  # Keeps calls that this process makes within limits and budgets.
         self._clock = equipment.clock
         self.contents = Contents(store)  # Contents of the messages to workflows.
         self._client = _with_converter(client, codec.converter(self.contents, self._differs))
