@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, cast
 
 from app import bootstrap, errors, settings
-from app.cli import options, terminal
+from app.cli import terminal
 from app.cli.client import Access, JsonObject, P, T, UseCase
 from app.domain import states
 
@@ -85,9 +85,8 @@ class FolderClient:
         surroundings = self.application.explanations.surroundings
         if surroundings.service() is not None or surroundings.is_executed(started.run_id) is not False:
             return
-        error = errors.WrongState(f"run {started.run_id} of this key was left unfinished, and no process executes it")
-        error.add_note(f"continue it with: {options.led(f'control-room runs resume {started.run_id}')}")
-        raise error
+        message = f"run {started.run_id} of this key was left unfinished, and no process executes it"
+        raise errors.WrongState(message, detail={"act": f"control-room runs resume {started.run_id}"})
 
     async def claim_workspace(self, run_id: str) -> stores.RunSummary:
         """Claim the workspace of a run that is to continue here, if it is exclusive; return the run's row.

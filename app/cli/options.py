@@ -125,6 +125,8 @@ class Place:
             # The boundary prints the note; the command with its options is known only here.
             if error.code in _LISTS and "control-room" not in error.message:
                 error.add_note(f"list them with: {self.led(f'control-room {_LISTS[error.code]}')}")
+            if isinstance(error, errors.WrongState) and "act" in error.detail:
+                error.add_note(f"continue it with: {self.led(error.detail['act'])}")
             raise
 
 
