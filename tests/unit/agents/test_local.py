@@ -226,8 +226,8 @@ async def test_an_unloadable_model_is_backend_unavailable(
 
     assert failed.value.code == "backend_unavailable"
     assert "Traceback" not in failed.value.detail["stderr"]
-    # The library's lines about the file come from a thread of its own, which the end of the process may overtake.
-    assert failed.value.detail["stderr"].endswith("RuntimeError: Failed to init server, please check the input params.")
+    # The library's lines about the file come from a thread of its own, before or after this one.
+    assert "RuntimeError: Failed to init server, please check the input params." in failed.value.detail["stderr"]
     assert living.children() == before
 
 
