@@ -74,7 +74,7 @@ class FolderClient:
             if (cursor := found.cursor) is None:
                 return
 
-    def refuse_left(self, started: requests.Started) -> None:
+    def refuse_abandoned(self, started: requests.Started) -> None:
         """Refuse a repeated start whose run was left unfinished: nothing would happen to it while it is followed.
 
         Raises:

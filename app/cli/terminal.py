@@ -61,12 +61,12 @@ def is_live() -> bool:
 
 def is_redrawn() -> bool:
     """Return whether a person watches the output, on a terminal on which a line can be replaced."""
-    return is_live() and _obeys()
+    return is_live() and _can_replace_lines()
 
 
 def is_drawn_on() -> bool:
     """Return whether a person watches stderr, on such a terminal."""
-    return sys.stderr.isatty() and _obeys()
+    return sys.stderr.isatty() and _can_replace_lines()
 
 
 def is_shared() -> bool:
@@ -188,7 +188,7 @@ def stop_writing() -> None:
             os.dup2(nowhere, stream.fileno())
 
 
-def _obeys() -> bool:
+def _can_replace_lines() -> bool:
     # Terminals of this kind, such as that of an editor, show the orders as text.
     return os.environ.get("TERM") != "dumb"
 

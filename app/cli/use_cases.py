@@ -30,7 +30,7 @@ async def start_run(folder: FolderClient, request: requests.StartRequest) -> Jso
     keyed = request.concurrency and request.concurrency.without_waiting()
     own = dataclasses.replace(request, owner="process", concurrency=keyed)
     started = await application.runs.start(own, author=authors.LOCAL)
-    folder.refuse_left(started)
+    folder.refuse_abandoned(started)
     return {"run_id": started.run_id, "status": started.status.value}
 
 
@@ -164,7 +164,7 @@ async def confer(folder: FolderClient, new: conferences.NewConference) -> JsonOb
     """Start a conference that belongs to this process."""
     own = dataclasses.replace(new, owner="process")
     started = await folder.application.conferences.start(own, authors.LOCAL)
-    folder.refuse_left(started)
+    folder.refuse_abandoned(started)
     return started.to_json()
 
 
